@@ -1,0 +1,41 @@
+"""Every exception trainscope raises on purpose."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "MetricError",
+    "MissingDependencyError",
+    "RunDirectoryError",
+    "SyncError",
+    "TraceError",
+    "TrainscopeError",
+]
+
+
+class TrainscopeError(Exception):
+    """Base of all errors raised on purpose; its text says what came, what is allowed, what to do."""
+
+
+class ConfigError(TrainscopeError, ValueError):
+    """An argument or a setting has a value that is not allowed."""
+
+
+class MetricError(TrainscopeError, ValueError):
+    """A value given to ``Scope.log`` cannot be logged."""
+
+
+class MissingDependencyError(TrainscopeError, ImportError):
+    """An optional package is needed and not installed; the text names the extra to install."""
+
+
+class RunDirectoryError(TrainscopeError):
+    """A run directory cannot be created, or what lies in it cannot be read."""
+
+
+class TraceError(TrainscopeError):
+    """A trace file cannot be read; the text names the file and the place in it."""
+
+
+class SyncError(TrainscopeError, RuntimeError):
+    """Code under ``no_sync`` made the CPU wait for the GPU."""

@@ -1,0 +1,65 @@
+"""What a detector saw: sync sites, and how far it could see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["DetectorState", "SyncSite"]
+
+
+@dataclass(frozen=True)
+class SyncSite:
+    """All waits of one kind at one line of the user's code, under one phase, thread and `during`."""
+
+    kind: str
+    """A name of ``trainscope.catalogue.kinds``, such as ``"item"``."""
+    code: str
+    """Its stable code, such as ``"TS101"``."""
+    explicit: bool
+    """The user asked for the wait (``torch.cuda.synchronize()``)."""
+    allowed: str | None
+    """The reason given to ``allow_sync``, or None."""
+    file: str
+    """Absolute path, or a name such as ``<stdin>``."""
+    line: int
+    function: str
+    source: str
+    """The source line, stripped; empty when it cannot be read."""
+    caller: str | None
+    """The user frame above, as ``file:line``, most frequent one; None at module level."""
+    via: str | None
+    """The library frame that waited on the user's behalf, as ``module:line function``."""
+    phase: str | None
+    """The phase of the step it happened in; None outside a step or between phases."""
+    thread: str
+    """``main`` (the loop's), ``autograd``, or the name of a helper thread."""
+    during: str
+    """``setup``, ``training``, ``evaluation``, ``compilation`` or ``teardown``."""
+    count: int
+    """Waits over the whole program."""
+    counted_internally: bool
+    """True for a ``print`` and its like: one call makes many internal reads, counted as one."""
+    timed: int
+    """How many of them were timed; the debug mode's own warnings carry no start."""
+    blocked_ns_total: int
+    """Sum over the timed waits, in nanoseconds."""
+    blocked_ns_median: int | None
+    """Median over the timed waits, in nanoseconds; None when none was timed."""
+    advice: str
+
+
+@dataclass(frozen=True)
+class DetectorState:
+    """How far the detector could see, so that "no syncs" can be told from "did not look"."""
+
+    mode: str = "off"
+    """``record``, ``warn``, ``error`` or ``off``."""
+    dry_run: bool = False
+    armed_steps: int = 0
+    """Steps at whose beginning and end the detector was whole."""
+    disarmed: tuple[str, ...] = ()
+    """Stretches it was not, in words: ``steps 120-124: a catch_warnings block removed the filter``."""
+    cannot_see: tuple[str, ...] = ()
+    """Kinds of waits or facts it has no way to know here, in words."""
+    races: tuple[SyncSite, ...] = field(default=())
+    """Reads of a value whose copy may not have landed (kind ``race``), seen in a dry run only."""
