@@ -29,7 +29,7 @@ class LoopState:
         self.thread_id = threading.get_ident()
 
     def during(self) -> str:
-        """``setup`` before the first step, ``teardown`` after the last, else training or evaluation."""
+        """``setup`` before the first step, ``teardown`` after the last, else what the loop does."""
         if self.evaluating:
             return "evaluation"
         if self.step is not None or (self.started and not self.finished):
