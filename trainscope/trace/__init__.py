@@ -1,0 +1,1 @@
+"""What happened in a run, as data: columns, sites, states, and the run directory they lie in."""

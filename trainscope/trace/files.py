@@ -1,0 +1,75 @@
+"""Writing files of a run directory so that a reader never meets half of one."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import chain
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from trainscope.trace.ranges import ROW_BYTES, Row
+
+__all__ = ["RowFile", "jsonable", "write_json_file"]
+
+
+def write_json_file(path: Path, data: object) -> None:
+    """Replace ``path`` at once with ``data`` as JSON; a reader sees the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(
+            json.dumps(jsonable(data), indent=1, allow_nan=False) + "\n", encoding="utf-8"
+        )
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def jsonable(data: object) -> object:
+    """``data`` in JSON's types; numbers that JSON lacks become ``"nan"``, ``"inf"`` or ``"-inf"``."""
+    if data is None or isinstance(data, (bool, int, str)):
+        # a name may hold half of a surrogate pair (a file name that is no UTF-8)
+        return data.encode("utf-8", "replace").decode() if isinstance(data, str) else data
+    if isinstance(data, float):
+        return data if math.isfinite(data) else str(data)
+    if isinstance(data, BaseModel):
+        return jsonable(data.model_dump())
+    if is_dataclass(data) and not isinstance(data, type):
+        return {field.name: jsonable(getattr(data, field.name)) for field in fields(data)}
+    if isinstance(data, Mapping):
+        return {str(key): jsonable(value) for key, value in data.items()}
+    if isinstance(data, Iterable):
+        return [jsonable(value) for value in data]
+    return str(data)
+
+
+class RowFile:
+    """An append-only file of little-endian int64 rows (step, name_id, depth, start_ns, end_ns)."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the run)
+        self._whole_bytes = self._file.tell() // ROW_BYTES * ROW_BYTES
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Write the rows; on OSError (disk full) the file is cut back to whole rows."""
+        values = array("q", chain.from_iterable(rows))
+        if sys.byteorder == "big":
+            values.byteswap()
+        rest = memoryview(values).cast("B")
+        try:
+            while len(rest):
+                rest = rest[self._file.write(rest) or 0 :]
+        except OSError:
+            self._file.truncate(self._whole_bytes)
+            raise
+        self._whole_bytes += values.itemsize * len(values)
+
+    def close(self) -> None:
+        """Close the file; closing twice does nothing."""
+        self._file.close()

@@ -1,0 +1,50 @@
+"""The columns of a trace: when each step, phase and range began and ended on the loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ROW_BYTES", "ROW_FIELDS", "Ranges", "Row"]
+
+ROW_FIELDS = ("step", "name_id", "depth", "start_ns", "end_ns")
+ROW_BYTES = 8 * len(ROW_FIELDS)
+
+Row = tuple[int, int, int, int, int]
+Column = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Five int64 columns of one length, in the order in which the ranges closed.
+
+    ``depth`` is 0 for a step itself, 1 for a phase, more for ranges inside; ``step`` is -1 outside
+    a step; ``name_id`` is a place in ``Trace.names``; times are ``time.perf_counter_ns()``.
+    """
+
+    step: Column
+    name_id: Column
+    depth: Column
+    start_ns: Column
+    end_ns: Column
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @property
+    def duration_ns(self) -> Column:
+        """``end_ns - start_ns`` of each range."""
+        return self.end_ns - self.start_ns
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Ranges:
+        """Columns of rows ``(step, name_id, depth, start_ns, end_ns)``."""
+        return cls.of_table(np.array(list(rows), dtype=np.int64).reshape(-1, len(ROW_FIELDS)))
+
+    @classmethod
+    def of_table(cls, table: NDArray[np.int64]) -> Ranges:
+        """Columns of an array of shape (rows, 5)."""
+        return cls(*(np.ascontiguousarray(table[:, i]) for i in range(len(ROW_FIELDS))))

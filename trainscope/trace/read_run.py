@@ -1,0 +1,159 @@
+"""Reading a run directory back, with every fault named: which file, which place."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from trainscope.errors import RunDirectoryError
+from trainscope.trace.counts import Counts
+from trainscope.trace.ranges import ROW_BYTES, ROW_FIELDS, Ranges
+from trainscope.trace.run_info import RUN_SCHEMA_VERSION, RunInfo
+from trainscope.trace.syncs import DetectorState, SyncSite
+from trainscope.trace.trace import Trace
+
+__all__ = ["read_run"]
+
+_MISSING = object()
+
+
+def read_run(path: str | os.PathLike[str]) -> Trace:
+    """The lowest rank of the run at ``path``, the others in ``.ranks``.
+
+    ``path`` is a run directory, a rank's folder in one (then that rank alone), or its ``run.json``.
+    A file that a kill left unfinished is read as far as it is whole, with a note; a file that is
+    not what its name says raises RunDirectoryError.
+    """
+    given = Path(path)
+    if not given.exists():
+        raise RunDirectoryError(f"{given} does not exist; give the directory that a run wrote")
+    root, only = _root_and_rank(given)
+    info = _read_info(root / "run.json")
+    ranks = [only] if only is not None else _rank_numbers(root)
+    if not ranks:
+        empty = Trace(root, 0, info, Ranges.of([]), ())
+        return replace(empty, notes=("no rank wrote anything: was it killed at once?"))
+    traces = [_read_rank(root, rank, info) for rank in ranks]
+    return replace(traces[0], ranks=tuple(traces[1:]))
+
+
+def _root_and_rank(given: Path) -> tuple[Path, int | None]:
+    if given.name == "run.json" and given.is_file():
+        return given.parent, None
+    if given.is_dir() and (given / "run.json").is_file():
+        return given, None
+    match = re.fullmatch(r"rank(\d+)", given.absolute().name)
+    if match and given.is_dir() and (given.absolute().parent / "run.json").is_file():
+        return given.absolute().parent, int(match[1])
+    raise RunDirectoryError(f"{given} holds no run.json, so it is not a run directory")
+
+
+def _rank_numbers(root: Path) -> list[int]:
+    matches = (re.fullmatch(r"rank(\d+)", entry.name) for entry in root.iterdir() if entry.is_dir())
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def _read_info(path: Path) -> RunInfo:
+    data = _read_json(path)
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version > RUN_SCHEMA_VERSION:
+        raise RunDirectoryError(
+            f"{path} has schema_version {version}; this trainscope reads up to "
+            f"{RUN_SCHEMA_VERSION}: install a newer one"
+        )
+    return _decode(RunInfo, data, path)
+
+
+def _read_rank(root: Path, rank: int, info: RunInfo) -> Trace:
+    folder = root / f"rank{rank}"
+    ranges, notes = _read_ranges(folder / "ranges.i64")
+    names = _decode(list[str], _read_json(folder / "names.json", []), folder / "names.json")
+    syncs_path = folder / "syncs.json"
+    syncs = _read_json(syncs_path)
+    sites: list[SyncSite] = []
+    detector = None
+    if syncs is _MISSING:
+        notes.append(f"rank{rank}/syncs.json is missing: killed before it was first saved?")
+    elif not isinstance(syncs, dict):
+        raise RunDirectoryError(f"{syncs_path} holds no JSON object, but {type(syncs).__name__}")
+    else:
+        sites = _decode(list[SyncSite], syncs.get("sites", []), syncs_path, "sites")
+        detector = _decode(DetectorState, syncs.get("detector", {}), syncs_path, "detector")
+    return Trace(
+        path=root,
+        rank=rank,
+        info=info,
+        ranges=ranges,
+        names=tuple(names),
+        syncs=tuple(sites),
+        detector=detector,
+        metrics=_read_state(folder / "metrics.json", "metrics", "MetricsState"),
+        captures=_read_state(folder / "captures.json", "captures", "CaptureState"),
+        counts=_decode(Counts, _read_json(folder / "counts.json", {}), folder / "counts.json"),
+        notes=tuple(notes),
+    )
+
+
+def _read_ranges(path: Path) -> tuple[Ranges, list[str]]:
+    """The whole rows of the file and notes on what is not whole."""
+    place = f"{path.parent.name}/{path.name}"
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return Ranges.of([]), [f"{place} is missing: killed before it was first saved?"]
+    rows, torn_bytes = divmod(size, ROW_BYTES)
+    notes = []
+    if torn_bytes:
+        notes.append(f"{place} ends in a torn row ({torn_bytes} bytes left out): killed mid-write")
+    shape = (rows, len(ROW_FIELDS))
+    table = np.fromfile(path, dtype="<i8", count=rows * len(ROW_FIELDS)).reshape(shape)
+    ranges = Ranges.of_table(table.astype(np.int64, copy=False))
+    _check_ranges(path, ranges)
+    return ranges, notes
+
+
+def _check_ranges(path: Path, ranges: Ranges) -> None:
+    wrong = (ranges.step < -1) | (ranges.name_id < 0) | (ranges.depth < 0)
+    wrong |= ranges.end_ns < ranges.start_ns
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        values = {name: int(getattr(ranges, name)[row]) for name in ROW_FIELDS}
+        raise RunDirectoryError(f"{path} row {row} is no range: {values}; the file is not ours")
+
+
+def _read_state(path: Path, module: str, name: str) -> Any:
+    """A state dataclass of ``trainscope.trace.<module>``, or None where its file is missing."""
+    data = _read_json(path)
+    if data is _MISSING:
+        return None
+    return _decode(getattr(import_module(f"trainscope.trace.{module}"), name), data, path)
+
+
+def _read_json(path: Path, default: object = _MISSING) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return default
+    except (ValueError, RecursionError) as error:
+        raise RunDirectoryError(f"{path} is not JSON: {error}") from error
+    except OSError as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _decode(kind: Any, data: object, path: Path, where: str = "") -> Any:
+    try:
+        return TypeAdapter(kind).validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in (where, *first["loc"]) if part != "") or "top level"
+        raise RunDirectoryError(
+            f"{path} at {place}: {first['msg']}, but it holds {first['input']!r:.80}"
+        ) from error

@@ -1,0 +1,209 @@
+"""The run directory: one run's files, one folder a rank.
+
+========================== ============ =====================================================
+file                       written      holds
+========================== ============ =====================================================
+``run.json``               by rank 0    :class:`~trainscope.trace.run_info.RunInfo`
+``rank0/ranges.i64``       appended     rows of five little-endian int64: step (-1: outside a
+                                        step), name_id, depth (0: the step itself, 1: a phase,
+                                        more: inside one), start_ns, end_ns
+``rank0/names.json``       replaced     a list of names; ``name_id`` counts into it
+``rank0/syncs.json``       replaced     ``sites``: a list of ``SyncSite``; ``detector``:
+                                        ``DetectorState``
+``rank0/metrics.jsonl``    appended     one logged record a line (by the Jsonl sink)
+``rank0/metrics.json``     replaced     ``MetricsState``
+``rank0/captures.json``    replaced     ``CaptureState``
+``rank0/counts.json``      replaced     :class:`~trainscope.trace.counts.Counts`
+``rank0/trace-000.json.gz`` once         a torch.profiler trace, one a captured window
+========================== ============ =====================================================
+
+Replaced means: the whole file is written beside it and renamed over it, so a reader never meets
+half of one. Times are ``time.perf_counter_ns()`` of that rank's process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainscope.errors import RunDirectoryError
+from trainscope.trace.files import RowFile, write_json_file
+from trainscope.trace.ranges import Row
+from trainscope.trace.read_run import read_run
+from trainscope.trace.run_info import RunInfo
+from trainscope.trace.syncs import DetectorState, SyncSite
+
+__all__ = ["RunDirectory", "read_run"]
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The place one rank of one run writes to. Made by :meth:`create`; never holds an older run."""
+
+    path: Path
+    rank: int
+    launch_id: str
+    moved_from: Path | None = None
+    """The path asked for, when it was not empty and a numbered sibling was taken instead."""
+    notes: tuple[str, ...] = ()
+    """What the report has to say about how this directory was chosen; goes into ``run.json``."""
+    owner: bool = True
+    """This rank writes ``run.json``."""
+    _rows: list[RowFile] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def rank_dir(self) -> Path:
+        """The folder of this rank's files."""
+        return self.path / f"rank{self.rank}"
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        launch_id: str,
+        wait_s: float = 30.0,
+    ) -> RunDirectory:
+        """Claim an empty or missing directory, or a numbered sibling of one that is in use.
+
+        Rank 0 claims it; the other ranks of ``launch_id`` look for its claim for ``wait_s`` seconds
+        and, where none appears, claim a directory ``path-rankN`` of their own and note it.
+        Raises RunDirectoryError when ``path`` cannot be a directory of its own.
+        """
+        asked = Path(os.path.abspath(path))
+        if rank == 0:
+            taken = _claim(asked, launch_id, world_size)
+            made = cls(taken, rank, launch_id, moved_from=None if taken == asked else asked)
+            _make_rank_dir(made.rank_dir)
+            return made
+        found = _wait_for_claim(asked, rank, launch_id, wait_s)
+        if found is not None:
+            moved_from = None if found == asked else asked
+            return cls(found, rank, launch_id, moved_from=moved_from, owner=False)
+        alone = asked.with_name(f"{asked.name}-rank{rank}")
+        taken = _claim(alone, launch_id, world_size)
+        note = (
+            f"rank {rank} of {world_size} found no directory of rank 0 at {asked} within "
+            f"{wait_s:g} s and stands alone here: are the ranks on one file system?"
+        )
+        made = cls(taken, rank, launch_id, moved_from=asked, notes=(note,))
+        _make_rank_dir(made.rank_dir)
+        return made
+
+    def write_info(self, info: RunInfo) -> None:
+        """Replace ``run.json``, with this directory's launch and notes; does nothing if not owner."""
+        if self.owner:
+            notes = [*info.notes, *(note for note in self.notes if note not in info.notes)]
+            kept = {"launch_id": self.launch_id, "notes": notes}
+            write_json_file(self.path / "run.json", info.model_copy(update=kept))
+
+    def append_rows(self, rows: Iterable[Row]) -> None:
+        """Append ranges (step, name_id, depth, start_ns, end_ns) to ``ranges.i64``."""
+        if not self._rows:
+            self._rows.append(RowFile(self.rank_dir / "ranges.i64"))
+        self._rows[0].append(rows)
+
+    def write_names(self, names: Sequence[str]) -> None:
+        """Replace ``names.json``; write it before the rows that refer to a new name."""
+        self.write_json("names.json", names)
+
+    def write_syncs(self, sites: Sequence[SyncSite], detector: DetectorState) -> None:
+        """Replace ``syncs.json``."""
+        self.write_json("syncs.json", {"sites": sites, "detector": detector})
+
+    def write_json(self, name: str, data: object) -> None:
+        """Replace the rank's file ``name``: JSON types, dataclasses and pydantic models."""
+        write_json_file(self.rank_dir / name, data)
+
+    def close(self) -> None:
+        """Close the files; closing twice does nothing."""
+        for file in self._rows:
+            file.close()
+        self._rows.clear()
+
+
+def _siblings(asked: Path) -> Iterator[Path]:
+    yield asked
+    for number in itertools.count(2):
+        yield asked.with_name(f"{asked.name}-{number}")
+
+
+def _claim(asked: Path, launch_id: str, world_size: int) -> Path:
+    """The first of ``asked``, ``asked-2``, … that is empty, now holding our ``run.json``."""
+    if asked.exists() and not asked.is_dir():
+        raise RunDirectoryError(f"{asked} is a file; a run needs a directory: give another name")
+    if asked in (Path.cwd(), Path(asked.anchor)) and any(asked.iterdir()):
+        raise RunDirectoryError(
+            f"{asked} is not empty, and a numbered sibling of it would lie outside; "
+            "name a directory of its own, such as 'runs/mlp'"
+        )
+    body = json.dumps({"schema_version": 1, "launch_id": launch_id, "world_size": world_size})
+    try:
+        for path in _siblings(asked):
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                continue
+            path.mkdir(parents=True, exist_ok=True)
+            if _create_exclusively(path / "run.json", body):
+                return path
+    except OSError as error:
+        raise RunDirectoryError(
+            f"cannot make a run directory at {asked}: {error.strerror or error}; "
+            "name a place that can be written to"
+        ) from error
+    raise AssertionError("the siblings never end")
+
+
+def _create_exclusively(path: Path, body: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+    except FileExistsError:
+        return False  # another launch was faster
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(body)
+    return True
+
+
+def _make_rank_dir(path: Path) -> None:
+    try:
+        path.mkdir()
+    except OSError as error:
+        raise RunDirectoryError(f"cannot make {path}: {error.strerror or error}") from error
+
+
+def _wait_for_claim(asked: Path, rank: int, launch_id: str, wait_s: float) -> Path | None:
+    """Rank 0's directory of this launch, this rank's folder made in it; None after ``wait_s``."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        for path in itertools.takewhile(Path.exists, _siblings(asked)):
+            if _launch_of(path / "run.json") != launch_id:
+                continue
+            try:
+                (path / f"rank{rank}").mkdir()
+            except FileExistsError:
+                continue  # an older launch under the same id: its folder is not ours to mix with
+            except OSError as error:
+                raise RunDirectoryError(
+                    f"rank {rank} cannot make its folder in {path}: {error.strerror or error}"
+                ) from error
+            return path
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_POLL_S)
+
+
+def _launch_of(run_json: Path) -> str | None:
+    """The launch that holds a directory; None where there is none, or its claim is half written."""
+    try:
+        data = json.loads(run_json.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data.get("launch_id") if isinstance(data, dict) else None

@@ -1,0 +1,45 @@
+"""``Trace``: everything one rank recorded, as data; the waist between recording and analysis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainscope.trace.counts import Counts
+from trainscope.trace.ranges import Ranges
+from trainscope.trace.run_info import RunInfo
+from trainscope.trace.syncs import DetectorState, SyncSite
+
+if TYPE_CHECKING:
+    from trainscope.trace.captures import CaptureState
+    from trainscope.trace.metrics import MetricsState
+
+__all__ = ["Trace"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One rank of a run; where a file is missing the field is None or empty and a note says so."""
+
+    path: Path
+    """The run directory."""
+    rank: int
+    info: RunInfo
+    ranges: Ranges
+    names: tuple[str, ...]
+    """Range names; ``ranges.name_id`` counts into them."""
+    syncs: tuple[SyncSite, ...] = ()
+    detector: DetectorState | None = None
+    """None when the detector's file is missing: then an empty ``syncs`` means nothing."""
+    metrics: MetricsState | None = None
+    captures: CaptureState | None = None
+    counts: Counts = field(default_factory=Counts)
+    notes: tuple[str, ...] = ()
+    """What is wrong or missing in the files, in words."""
+    ranks: tuple[Trace, ...] = ()
+    """The other ranks of the run, in order."""
+
+    def name(self, name_id: int) -> str:
+        """The name of a range, or ``range 7`` where the list of names ends before it."""
+        return self.names[name_id] if name_id < len(self.names) else f"range {name_id}"
