@@ -54,6 +54,7 @@ class Recorder:
         self.on_event: Callable[[str], None] | None = None
         """Called with "forward", "backward" or "optimizer" before the hooks open such a range."""
         self._open: list[tuple[int, int, int, TimelineDomain | None]] = []
+        self._keep = True
         self._base = 0  # ranges that were open when the step began
         self._step_start_ns = 0
         self._step_window: TimelineDomain | None = None
@@ -86,17 +87,22 @@ class Recorder:
             return
         end_ns = perf_counter_ns()
         stack = self._open
+        base = 0
         if self.step >= 0:
-            if token < self._base:  # a range around the loop ends, so the step in it has ended
-                self.end_step()
-            elif token == self._base:
+            base = self._base
+            if token == base:
                 self.loop.phase = None
+            elif token < base:  # a range around the loop ends, so the step in it has ended
+                self.end_step()
+                base = 0
         while len(stack) > token:
             step, name_id, start_ns, window = stack.pop()
-            depth = len(stack) + 1
-            if step >= 0:
-                depth -= self._base
-            self._add((step, name_id, depth, start_ns, end_ns))
+            if self._keep:
+                self.ranges += 1
+                if len(self.rows) < MAX_WAITING_ROWS:
+                    self.rows.append((step, name_id, len(stack) + 1 - base, start_ns, end_ns))
+                else:
+                    self.rows_dropped += 1
             if window is not None:
                 window.pop()
             if self.domain is not None:
@@ -122,15 +128,17 @@ class Recorder:
         self._step_start_ns = perf_counter_ns()
 
     def end_step(self, *, keep: bool = True) -> None:
-        """Close the step and the ranges in it; ``keep=False`` leaves no row: it never really began."""
+        """Close the step and its ranges; ``keep=False`` leaves no row, as if it had not begun."""
         step = self.step
         if step < 0:
             return
+        self._keep = keep
         if len(self._open) > self._base:
             self.close(self._base)
         if keep:
-            self._add((step, 0, 0, self._step_start_ns, perf_counter_ns()))
+            self.rows.append((step, 0, 0, self._step_start_ns, perf_counter_ns()))
             self.steps_done += 1
+        self._keep = True
         self.step = -1
         self.loop.step = None
         self._base = 0
@@ -147,13 +155,6 @@ class Recorder:
         self.loop.finished = True
 
     # ---- inside -------------------------------------------------------------------------------
-    def _add(self, row: Row) -> None:
-        self.ranges += 1
-        if len(self.rows) < MAX_WAITING_ROWS:
-            self.rows.append(row)
-        else:
-            self.rows_dropped += 1
-
     def take_rows(self) -> list[Row]:
         """Take away the finished rows; safe on another thread while the loop goes on."""
         rows = self.rows

@@ -1,0 +1,188 @@
+"""``Scope``: what a user puts around a training loop."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+from trainscope.errors import ConfigError, TrainscopeError
+from trainscope.record.ranges import NullRange, Range, StepRange
+from trainscope.record.schedule import Schedule
+from trainscope.record.session import Session
+from trainscope.record.settings import Settings
+from trainscope.record.steps import Steps
+
+if TYPE_CHECKING:
+    from trainscope.metrics.sinks import Sink
+    from trainscope.report.model import Report
+
+__all__ = ["Scope"]
+
+Batch = TypeVar("Batch")
+Model = TypeVar("Model", bound=torch.nn.Module)
+
+
+class Scope:
+    """Record where the steps of a loop spend their time, what waits for the GPU, and its metrics.
+
+    Args:
+        run_dir: where the files go. A directory that already holds anything is left as it is and
+            a numbered sibling is used (``runs/mlp-2``), said once on standard error.
+        schedule: which steps are captured by torch.profiler (or by nsys, under it). None: none.
+        sinks: where logged values go besides ``metrics.jsonl`` in the run directory.
+        sync: ``"record"`` each sync, ``"warn"`` once a site, raise ``"error"``, or ``"off"``.
+        every: write metrics of each ``every``-th step, reduced over the steps between.
+        reduce: how: ``"mean"``, ``"last"``, ``"sum"``, ``"min"`` or ``"max"``; or a mapping from
+            metric name to one of these.
+        stop_on_nan: raise ``NonFiniteError`` at the first ``log`` after a NaN or inf has arrived.
+        stacks: record Python stacks in captured windows (they slow the window down).
+        dry_run: on a machine with no GPU, find the lines that would wait on one (slow).
+        start_step: number of the first step, for a resumed run.
+        enabled: False, or the environment variable ``TRAINSCOPE_DISABLED=1``, leaves the loop as
+            if trainscope were not there.
+
+    Raises:
+        ConfigError: an argument has a value that is not allowed.
+        RunDirectoryError: the run directory cannot be made.
+    """
+
+    def __init__(
+        self,
+        run_dir: str | os.PathLike[str] = "runs/trainscope",
+        *,
+        schedule: Schedule | None = None,
+        sinks: Sequence[Sink] = (),
+        sync: str = "record",
+        every: int = 1,
+        reduce: str | Mapping[str, str] = "mean",
+        stop_on_nan: bool = False,
+        stacks: bool = False,
+        dry_run: bool = False,
+        start_step: int = 0,
+        enabled: bool = True,
+    ) -> None:
+        settings = Settings.checked(
+            run_dir=Path(run_dir),
+            schedule=schedule,
+            sync=sync,
+            every=every,
+            reduce=reduce,
+            stop_on_nan=stop_on_nan,
+            stacks=stacks,
+            dry_run=dry_run,
+            start_step=start_step,
+        )
+        self.enabled = enabled and os.environ.get("TRAINSCOPE_DISABLED", "") in ("", "0")
+        self._session = Session(settings, sinks) if self.enabled else None
+
+    # ---- around the loop ----------------------------------------------------------------------
+    def wrap(
+        self, model: Model, *optimizers: torch.optim.Optimizer, module_depth: int = 0
+    ) -> Model:
+        """Give the model's calls, every backward and the optimizers' steps a range; return it.
+
+        The model stays the same object with nothing put on it. ``module_depth=1`` adds a range for
+        each direct child, 2 for theirs too.
+        """
+        session = self._session
+        if session is not None:
+            session.wrap(model, optimizers, module_depth)
+        return model
+
+    def steps(self, loader: Iterable[Batch]) -> Iterable[Batch]:
+        """Iterate the loader, each turn a step with a ``data`` phase; drives the schedule."""
+        session = self._session
+        if session is None:
+            return loader
+        session.counted_by = "scope.steps"
+        return Steps(loader, session.recorder, session.begin_step, session.end_step)
+
+    def step(self) -> StepRange | NullRange:
+        """``with scope.step():`` one step of a loop that has no loader."""
+        session = self._session
+        if session is None:
+            return NullRange()
+        session.counted_by = "scope.step"
+        return StepRange(session.begin_step, session.end_step)
+
+    def phase(self, name: str) -> Range | NullRange:
+        """``with scope.phase("forward"):`` a top-level part of the step."""
+        return self.range(name)
+
+    def range(self, name: str) -> Range | NullRange:
+        """``with scope.range("tokenize"):`` a named interval; directly in a step it is a phase."""
+        session = self._session
+        return NullRange() if session is None else Range(session.recorder, name)
+
+    # ---- values -------------------------------------------------------------------------------
+    def log(self, values: Mapping[str, object] | None = None, /, **named: object) -> None:
+        """Log numbers and one-element tensors of this step; never waits for the GPU.
+
+        A tensor's value is copied on the device in stream order, so later in-place changes do not
+        show, and arrives at the sinks within about a second.
+
+        Raises:
+            MetricError: a value is no number, has more than one element, or a CUDA graph is being
+                captured.
+        """
+        session = self._session
+        if session is not None:
+            session.log({**values, **named} if values else named)
+
+    def latest(self, name: str) -> float | int | None:
+        """Return the newest value of a metric that has arrived, without waiting; None before."""
+        session = self._session
+        return None if session is None else session.metrics.latest(name)
+
+    # ---- afterwards ---------------------------------------------------------------------------
+    @property
+    def run_dir(self) -> Path:
+        """The run directory in use.
+
+        Raises:
+            ConfigError: the scope is disabled, so there is none.
+        """
+        if self._session is None:
+            raise ConfigError("this scope is disabled and has no run directory; enable it first")
+        return self._session.directory.path
+
+    def report(self) -> Report:
+        """Analyse what has been recorded so far, in the middle of a run or after ``close``.
+
+        Raises:
+            ConfigError: the scope is disabled, so nothing was recorded.
+        """
+        from trainscope import api
+
+        if self._session is None:
+            raise ConfigError("this scope is disabled and recorded nothing; enable it first")
+        self._session.save()
+        return api.analyze(api.load(self.run_dir))
+
+    def close(self) -> None:
+        """Write what is left, take every hook out; later calls do nothing."""
+        if self._session is not None:
+            self._session.close()
+
+    def __enter__(self) -> Scope:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except TrainscopeError as ours:
+            if error is None:
+                raise
+            # the user's exception is the one to see
+            warnings.warn(f"trainscope could not close cleanly: {ours}", stacklevel=2)

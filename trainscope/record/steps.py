@@ -1,0 +1,57 @@
+"""``scope.steps(loader)``: a loader whose every turn is a step with a data phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from trainscope.record.recorder import Recorder
+
+__all__ = ["Steps"]
+
+Batch = TypeVar("Batch")
+
+
+class Steps(Generic[Batch]):
+    """Iterate the loader; a step lasts from asking for a batch to asking for the next one.
+
+    Asking a loader that is exhausted is no step. A ``break`` ends the step; so does an exception
+    in the loop's body, at the latest when the scope closes or the next step begins.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Batch],
+        recorder: Recorder,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+    ) -> None:
+        self._loader = loader
+        self._recorder = recorder
+        self._begin = begin
+        self._end = end
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]  # a loader without one says so itself
+
+    def __iter__(self) -> Iterator[Batch]:
+        recorder = self._recorder
+        batches = iter(self._loader)
+        while True:
+            self._begin()
+            step = recorder.step
+            data = recorder.open("data")
+            try:
+                batch = next(batches)
+            except StopIteration:
+                recorder.end_step(keep=False)
+                return
+            except BaseException:
+                self._end()
+                raise
+            recorder.close(data)
+            try:
+                yield batch
+            finally:  # also on a break or a dropped iterator, unless the loop has long gone on
+                if recorder.step == step:
+                    self._end()
