@@ -1,0 +1,1 @@
+"""Seeing every wait for the GPU: probes, sites and guards."""
