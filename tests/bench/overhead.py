@@ -13,7 +13,10 @@ import argparse
 import contextlib
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter_ns
@@ -65,16 +68,18 @@ def with_trainscope() -> Iterator[Loop]:
     """Everything on: ranges, hooks, armed detector, four metrics, a schedule not yet active."""
     model, optimizer, step = make_step()
     schedule = ts.Schedule(wait=10_000_000, warmup=1, active=1)
-    with tempfile.TemporaryDirectory() as folder:
-        with ts.Scope(Path(folder) / "run", schedule=schedule) as scope:
-            scope.wrap(model, optimizer)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ts.Scope(Path(folder) / "run", schedule=schedule) as scope,
+    ):
+        scope.wrap(model, optimizer)
 
-            def loop(steps: int) -> None:
-                for _ in scope.steps(range(steps)):
-                    loss = step()
-                    scope.log(loss=loss, again=loss, lr=1e-3, batch=64)
+        def loop(steps: int) -> None:
+            for _ in scope.steps(range(steps)):
+                loss = step()
+                scope.log(loss=loss, again=loss, lr=1e-3, batch=64)
 
-            yield loop
+        yield loop
 
 
 @contextlib.contextmanager
@@ -132,18 +137,28 @@ def with_lightning_profiler() -> Iterator[Loop]:
 
 @contextlib.contextmanager
 def with_traceml() -> Iterator[Loop]:
-    """TraceML's step context around the same step, in its automatic mode."""
-    import traceml
+    """TraceML's step context around the same step, automatic mode, its aggregator running."""
+    import traceml_ai as traceml
 
-    model, _, step = make_step()
-    traceml.init(mode="auto")
+    with tempfile.TemporaryDirectory() as folder:
+        command = "import sys; from traceml_ai.launcher.cli import main; sys.exit(main())"
+        arguments = [sys.executable, "-c", command, "serve", "--logs-dir", folder]
+        quiet = subprocess.DEVNULL
+        aggregator = subprocess.Popen(arguments, stdout=quiet, stderr=quiet)
+        try:
+            time.sleep(5)
+            traceml.init(mode="auto", on_missing_aggregator="raise")
+            model, _, step = make_step()
 
-    def loop(steps: int) -> None:
-        for _ in range(steps):
-            with traceml.trace_step(model):
-                step()
+            def loop(steps: int) -> None:
+                for _ in range(steps):
+                    with traceml.trace_step(model):
+                        step()
 
-    yield loop
+            yield loop
+        finally:
+            aggregator.kill()
+            aggregator.wait()
 
 
 VARIANTS = {
@@ -208,7 +223,7 @@ def main() -> None:
         pairs = options.pairs if name in ("bare", "trainscope") else max(options.pairs // 4, 3)
         try:
             rows[name] = row = measure(name, pairs, options.steps)
-        except ImportError as missing:
+        except (ImportError, RuntimeError) as missing:
             rows[name] = {"not_measured": str(missing)}
             print(f"{name:28} not here: {missing}")
             continue

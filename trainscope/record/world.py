@@ -21,7 +21,7 @@ class World:
 
 
 def this_process() -> World:
-    """Read it from torch.distributed where it runs, else from torchrun's environment, else alone."""
+    """Ask torch.distributed where it runs, else torchrun's environment; else it is alone."""
     env = os.environ
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
