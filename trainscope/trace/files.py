@@ -32,7 +32,7 @@ def write_json_file(path: Path, data: object) -> None:
 
 
 def jsonable(data: object) -> object:
-    """``data`` in JSON's types; numbers that JSON lacks become ``"nan"``, ``"inf"`` or ``"-inf"``."""
+    """``data`` in JSON's types; numbers that JSON lacks turn into ``"nan"``, ``"inf"``, …"""
     if data is None or isinstance(data, (bool, int, str)):
         # a name may hold half of a surrogate pair (a file name that is no UTF-8)
         return data.encode("utf-8", "replace").decode() if isinstance(data, str) else data

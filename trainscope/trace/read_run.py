@@ -6,15 +6,16 @@ import json
 import os
 import re
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from trainscope.errors import RunDirectoryError
+from trainscope.trace.captures import CaptureState
 from trainscope.trace.counts import Counts
+from trainscope.trace.metrics import MetricsState
 from trainscope.trace.ranges import ROW_BYTES, ROW_FIELDS, Ranges
 from trainscope.trace.run_info import RUN_SCHEMA_VERSION, RunInfo
 from trainscope.trace.syncs import DetectorState, SyncSite
@@ -23,6 +24,7 @@ from trainscope.trace.trace import Trace
 __all__ = ["read_run"]
 
 _MISSING = object()
+State = TypeVar("State")
 
 
 def read_run(path: str | os.PathLike[str]) -> Trace:
@@ -95,8 +97,8 @@ def _read_rank(root: Path, rank: int, info: RunInfo) -> Trace:
         names=tuple(names),
         syncs=tuple(sites),
         detector=detector,
-        metrics=_read_state(folder / "metrics.json", "metrics", "MetricsState"),
-        captures=_read_state(folder / "captures.json", "captures", "CaptureState"),
+        metrics=_read_state(folder / "metrics.json", MetricsState),
+        captures=_read_state(folder / "captures.json", CaptureState),
         counts=_decode(Counts, _read_json(folder / "counts.json", {}), folder / "counts.json"),
         notes=tuple(notes),
     )
@@ -129,12 +131,10 @@ def _check_ranges(path: Path, ranges: Ranges) -> None:
         raise RunDirectoryError(f"{path} row {row} is no range: {values}; the file is not ours")
 
 
-def _read_state(path: Path, module: str, name: str) -> Any:
-    """A state dataclass of ``trainscope.trace.<module>``, or None where its file is missing."""
+def _read_state(path: Path, kind: type[State]) -> State | None:
+    """The state in a file, None where it is missing."""
     data = _read_json(path)
-    if data is _MISSING:
-        return None
-    return _decode(getattr(import_module(f"trainscope.trace.{module}"), name), data, path)
+    return None if data is _MISSING else _decode(kind, data, path)
 
 
 def _read_json(path: Path, default: object = _MISSING) -> Any:

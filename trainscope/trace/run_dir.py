@@ -26,6 +26,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import platform
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class RunDirectory:
     """What the report has to say about how this directory was chosen; goes into ``run.json``."""
     owner: bool = True
     """This rank writes ``run.json``."""
+    cwd: str = field(default_factory=lambda: os.path.abspath("."), compare=False)
+    """Where the program started: a report names files relative to it."""
     _rows: list[RowFile] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -100,10 +103,15 @@ class RunDirectory:
         return made
 
     def write_info(self, info: RunInfo) -> None:
-        """Replace ``run.json``, with this directory's launch and notes; does nothing if not owner."""
+        """Replace ``run.json``, with this directory's launch and notes; only the owner does."""
         if self.owner:
             notes = [*info.notes, *(note for note in self.notes if note not in info.notes)]
-            kept = {"launch_id": self.launch_id, "notes": notes}
+            kept = {
+                "launch_id": self.launch_id,
+                "notes": notes,
+                "cwd": info.cwd or self.cwd,
+                "host": info.host or platform.node(),
+            }
             write_json_file(self.path / "run.json", info.model_copy(update=kept))
 
     def append_rows(self, rows: Iterable[Row]) -> None:

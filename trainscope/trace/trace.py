@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from trainscope.trace.captures import CaptureState
 from trainscope.trace.counts import Counts
+from trainscope.trace.metrics import MetricsState
 from trainscope.trace.ranges import Ranges
 from trainscope.trace.run_info import RunInfo
 from trainscope.trace.syncs import DetectorState, SyncSite
-
-if TYPE_CHECKING:
-    from trainscope.trace.captures import CaptureState
-    from trainscope.trace.metrics import MetricsState
 
 __all__ = ["Trace"]
 

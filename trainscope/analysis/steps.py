@@ -1,0 +1,125 @@
+"""Steps and phases: which steps count, and how long they and their phases took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainscope.trace.ranges import Ranges
+from trainscope.trace.trace import Trace
+
+__all__ = ["PhaseTimes", "StepTimes", "ranges_per_step", "time_phases", "time_steps"]
+
+WARM_UP_FROM_STEPS = 5
+"""From this many steps on the first is left out: it allocates, compiles and tunes."""
+MAX_PHASES = 40
+"""Phase names reported, by total time; a name made anew each step would give as many as steps."""
+
+Ns = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class StepTimes:
+    """The steps of a trace; the arrays hold the measured ones, in order of their number."""
+
+    count: int
+    """All steps that ended."""
+    step: Ns
+    start_ns: Ns
+    duration_ns: Ns
+    left_out_warm_up: int
+    left_out_captured: int
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseTimes:
+    """One phase over the measured steps that have it."""
+
+    name: str
+    per_step_ns: NDArray[np.float64]
+    """Its time summed within a step, for each step that has it; whole nanoseconds."""
+    total_ns: int
+    first_offset_ns: float
+    """Mean time from the step's start to the phase's: the order of phases in a step."""
+
+
+def time_steps(trace: Trace) -> StepTimes:
+    """Durations of the steps, without the first of five and more, and without captured ones.
+
+    Where that would leave none, captured steps are kept.
+    """
+    ranges = trace.ranges
+    rows = np.flatnonzero((ranges.depth == 0) & (ranges.step >= 0))
+    rows = rows[np.argsort(ranges.step[rows], kind="stable")]
+    step = ranges.step[rows]
+    measured = np.ones(len(rows), dtype=bool)
+    if len(rows) >= WARM_UP_FROM_STEPS:
+        measured[0] = False
+    warm_up = int(len(rows) - measured.sum())
+    captured = _in_windows(step, trace) & measured
+    if (measured & ~captured).any():
+        measured &= ~captured
+    kept = rows[measured]
+    return StepTimes(
+        count=len(rows),
+        step=ranges.step[kept],
+        start_ns=ranges.start_ns[kept],
+        duration_ns=ranges.end_ns[kept] - ranges.start_ns[kept],
+        left_out_warm_up=warm_up,
+        left_out_captured=len(rows) - warm_up - len(kept),
+    )
+
+
+def time_phases(trace: Trace, steps: StepTimes) -> tuple[PhaseTimes, ...]:
+    """The phases of the measured steps, in the order in which a step passes through them."""
+    if not len(steps.step):
+        return ()
+    ranges = trace.ranges
+    rows = np.flatnonzero((ranges.depth == 1) & (ranges.step >= 0))
+    place = _places(ranges.step[rows], steps.step)
+    rows, place = rows[place >= 0], place[place >= 0]
+    if not len(rows):
+        return ()
+    duration_ns = ranges.end_ns[rows] - ranges.start_ns[rows]
+    name_id = ranges.name_id[rows]
+    ids, name_place = np.unique(name_id, return_inverse=True)
+    total_ns = np.bincount(name_place, weights=duration_ns)
+    longest = np.argsort(-total_ns, kind="stable")[:MAX_PHASES]
+    phases = []
+    for i in longest:
+        mine = name_place == i
+        where = place[mine]
+        per_step_ns = np.bincount(where, weights=duration_ns[mine], minlength=len(steps.step))
+        has = np.bincount(where, minlength=len(steps.step)) > 0
+        offset_ns = ranges.start_ns[rows[mine]] - steps.start_ns[where]
+        phases.append(
+            PhaseTimes(
+                name=trace.name(int(ids[i])),
+                per_step_ns=per_step_ns[has].astype(np.float64),
+                total_ns=int(total_ns[i]),
+                first_offset_ns=float(offset_ns.mean()),
+            )
+        )
+    return tuple(sorted(phases, key=lambda phase: phase.first_offset_ns))
+
+
+def ranges_per_step(ranges: Ranges, steps: StepTimes) -> float:
+    """Mean number of ranges inside a step, the step itself left out."""
+    inside = int(((ranges.depth > 0) & (ranges.step >= 0)).sum())
+    return inside / steps.count if steps.count else 0.0
+
+
+def _places(step: Ns, kept: Ns) -> Ns:
+    """Where each ``step`` stands in the sorted ``kept``; -1 where it does not."""
+    place = np.minimum(np.searchsorted(kept, step), len(kept) - 1)
+    return np.where(kept[place] == step, place, -1)
+
+
+def _in_windows(step: Ns, trace: Trace) -> NDArray[np.bool_]:
+    """True for steps that a profiler was slowing down."""
+    inside = np.zeros(len(step), dtype=bool)
+    for window in trace.captures.windows if trace.captures is not None else ():
+        inside |= (step >= window.first_step) & (step <= window.last_step)
+    return inside

@@ -1,0 +1,71 @@
+"""``trainscope report``: read a run directory and say what it shows. Imports no torch."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["Format", "report"]
+
+
+class Format(str, Enum):
+    """What a report can be written as."""
+
+    text = "text"
+    json = "json"
+
+
+def report(
+    path: Annotated[Path, typer.Argument(help="A run directory, such as runs/mlp.")],
+    format: Annotated[Format, typer.Option(help="text or json.")] = Format.text,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file.")
+    ] = None,
+) -> None:
+    """Say where each step's time went and which lines made the CPU wait."""
+    from trainscope import api
+    from trainscope.errors import TrainscopeError
+    from trainscope.report import json, text
+
+    try:
+        made = api.analyze(api.load(path))
+    except TrainscopeError as error:
+        typer.echo(f"trainscope report: {error}", err=True)
+        raise typer.Exit(2) from None
+    if output is not None:
+        rendered = json.render(made) if format is Format.json else text.render(made)
+        _write(output, rendered)
+    elif format is Format.json:
+        typer.echo(json.render(made), nl=False)
+    else:
+        _show(made)
+
+
+def _write(output: Path, rendered: str) -> None:
+    try:
+        output.write_text(rendered, encoding="utf-8")
+    except OSError as error:
+        typer.echo(
+            f"trainscope report: --output {output} cannot be written: {error.strerror}; "
+            "name a file in a directory that exists",
+            err=True,
+        )
+        raise typer.Exit(2) from None
+
+
+def _show(made: object) -> None:
+    """Print in the terminal's width and colours; plain and 100 wide where it is none."""
+    from rich.console import Console
+
+    from trainscope.report import text
+    from trainscope.report.model import Report
+
+    assert isinstance(made, Report)
+    if not sys.stdout.isatty():
+        typer.echo(text.render(made), nl=False)
+        return
+    text.show(made, Console())

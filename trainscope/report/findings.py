@@ -1,0 +1,96 @@
+"""What to look at, worst first: one finding a waiting line, then the captures and the detector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainscope.analysis.syncs import Line
+from trainscope.catalogue.codes import CODES, RACE
+from trainscope.catalogue.kinds import KINDS
+from trainscope.report.model import Finding, StepsReport
+from trainscope.report.verdict import site_name, wait_in_words
+from trainscope.report.wording import relative_path
+from trainscope.trace.trace import Trace
+
+__all__ = ["GAIN_UNKNOWN", "find"]
+
+GAIN_UNKNOWN = "what removing it would gain needs a captured window"
+
+
+def find(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> list[Finding]:
+    """Findings of one rank; ``lines`` are the unwanted ones, worst first."""
+    cwd = trace.info.cwd
+    return [
+        *(_sync(line, steps, cwd) for line in lines),
+        *_races(trace),
+        *_detector(trace),
+        *_capture(trace),
+    ]
+
+
+def _sync(line: Line, steps: StepsReport, cwd: str | None) -> Finding:
+    site = line.sites[0]
+    where = site_name(line, cwd)
+    kind = KINDS.get(site.kind)
+    evidence = wait_in_words(line, steps)
+    return Finding(
+        code=site.code,
+        title=f"{where}: {site.kind if kind is None else kind.title}",
+        site=where,
+        gain_ms_per_step=None,
+        evidence=f"{evidence}; {GAIN_UNKNOWN}",
+        advice=site.advice,
+    )
+
+
+def _own(code: str, evidence: str, advice: str, site: str | None = None) -> Finding:
+    title = CODES[code] if site is None else f"{site}: {CODES[code]}"
+    return Finding(
+        code=code, title=title, site=site, gain_ms_per_step=None, evidence=evidence, advice=advice
+    )
+
+
+def _races(trace: Trace) -> list[Finding]:
+    races = trace.detector.races if trace.detector is not None else ()
+    return [
+        _own(
+            RACE,
+            f"`{race.source}`, {race.count} times",
+            race.advice,
+            site=f"{relative_path(race.file, trace.info.cwd)}:{race.line}",
+        )
+        for race in races
+    ]
+
+
+def _detector(trace: Trace) -> list[Finding]:
+    disarmed = trace.detector.disarmed if trace.detector is not None else ()
+    if not disarmed:
+        return []
+    advice = "keep catch_warnings and warnings.resetwarnings out of the loop, or run without them"
+    return [_own("TS502", "; ".join(disarmed), advice)]
+
+
+def _capture(trace: Trace) -> list[Finding]:
+    state = trace.captures
+    if state is None:
+        return []
+    if not state.windows:
+        asked = f"schedule {trace.info.schedule}" if trace.info.schedule else "a schedule was given"
+        return [
+            _own(
+                "TS504",
+                state.note or asked,
+                "let the loop run for at least skip_first + wait + warmup + active steps",
+            )
+        ]
+    if state.complete:
+        return []
+    lacking = "; ".join([*state.missing, *([state.note] if state.note else [])])
+    return [
+        _own(
+            "TS505",
+            lacking or "cut short",
+            "let the loop run to the end of the window, with no other profiler at work",
+        )
+    ]

@@ -1,0 +1,273 @@
+"""The schema of a report (version 1): what ``--format json`` prints and renderers read.
+
+A number that is not known is null, never 0. Times are in the unit that their name ends in.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = [
+    "REPORT_SCHEMA_VERSION",
+    "Baseline",
+    "CaptureReport",
+    "DetectorReport",
+    "Finding",
+    "IdleCause",
+    "IdleReport",
+    "LeftOut",
+    "MetricsReport",
+    "Overhead",
+    "Phase",
+    "RankSteps",
+    "RankSync",
+    "RanksReport",
+    "Removal",
+    "Report",
+    "RunReport",
+    "SinkReport",
+    "Spread",
+    "StepsReport",
+    "Sync",
+    "WhatIf",
+]
+
+REPORT_SCHEMA_VERSION = 1
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Spread(_Part):
+    """Median, 10th and 90th percentile."""
+
+    median: float
+    p10: float
+    p90: float
+
+
+class RunReport(_Part):
+    """Which run this is."""
+
+    dir: str
+    rank: int
+    world_size: int
+    device: str | None
+    torch: str | None
+    trainscope: str | None
+    dry_run: bool
+    source: str
+
+
+class LeftOut(_Part):
+    """Steps that ``wall_ms`` and the phases do not count, though ``count`` does."""
+
+    warm_up: int
+    captured: int
+    """Steps in captured windows: profiling slows them."""
+
+
+class StepsReport(_Part):
+    """How many steps, and how long they took on the CPU."""
+
+    count: int
+    optimizer_steps: int | None
+    counted_by: str | None
+    wall_ms: Spread | None
+    left_out: LeftOut
+
+
+class Phase(_Part):
+    """One phase: its time summed within each step that has it."""
+
+    name: str
+    per_step_ms: Spread
+    where: Literal["host", "gpu"]
+    steps: int
+    """Measured steps that have this phase; the spread is over these."""
+    share: float
+    """Of the time of all measured steps."""
+
+
+class Sync(_Part):
+    """One site under one phase, thread and ``during``."""
+
+    code: str
+    kind: str
+    explicit: bool
+    allowed: str | None
+    file: str
+    line: int
+    function: str
+    source: str
+    caller: str | None = None
+    via: str | None
+    phase: str | None
+    thread: str
+    during: str
+    count: int
+    per_step: float | None
+    """Waits per step; null outside training steps."""
+    timed: int | None = None
+    """How many of ``count`` the blocked times are known of."""
+    blocked_ms_total: float | None
+    blocked_ms_median: float | None
+    gain_ms_per_step: float | None
+    advice: str
+
+
+IdleCause = Literal["sync", "launch", "data", "copy", "communication", "other"]
+
+
+class IdleReport(_Part):
+    """GPU idle time, from a captured window; ``causes`` in ms per step."""
+
+    per_step_ms: float
+    causes: dict[IdleCause, float]
+
+
+class Baseline(_Part):
+    """How well the replay reproduces the step it was recorded from."""
+
+    measured_step_ms: float
+    replayed_step_ms: float
+    drift: float
+    calibrated: bool
+
+
+class Removal(_Part):
+    """The step as replayed without some sites."""
+
+    sites: Literal["all"] | list[str]
+    step_ms: float
+    speedup: float
+
+
+class WhatIf(_Part):
+    """What removing syncs would gain; ``cannot_tell`` says why where nothing can be said."""
+
+    baseline: Baseline | None
+    removals: list[Removal]
+    cannot_tell: str | None
+
+
+class Finding(_Part):
+    """One diagnosed problem, most costly first."""
+
+    code: str
+    title: str
+    site: str | None
+    gain_ms_per_step: float | None
+    evidence: str
+    advice: str
+
+
+class DetectorReport(_Part):
+    """How far the detector could see."""
+
+    mode: str
+    armed_steps: int
+    disarmed: list[str]
+    cannot_see: list[str]
+    races: list[Sync]
+    """Reads of a value whose copy may not have landed; seen in a dry run only."""
+
+
+class Overhead(_Part):
+    """CPU time that trainscope itself took on the loop's thread."""
+
+    per_step_us: float
+    share: float | None
+
+
+class CaptureReport(_Part):
+    """What the schedule captured."""
+
+    windows: int
+    complete: bool
+    missing: list[str]
+
+
+class SinkReport(_Part):
+    """What became of the records handed to one sink."""
+
+    name: str
+    written: int
+    dropped: int
+    disabled: bool
+    error: str | None
+    note: str | None
+
+
+class MetricsReport(_Part):
+    """What became of the ``scope.log`` calls."""
+
+    logged: int
+    written: int
+    dropped: int
+    nonfinite: list[str]
+    """The first ones, as ``loss = nan at step 12``."""
+    nonfinite_count: int
+    sinks: list[SinkReport]
+
+
+class RankSteps(_Part):
+    """One rank's steps."""
+
+    rank: int
+    steps: int
+    step_ms_median: float | None
+
+
+class RankSync(_Part):
+    """One line that waits, over all ranks."""
+
+    site: str
+    kind: str
+    ranks: list[int]
+    count: int
+    blocked_ms_total: float | None
+
+
+class RanksReport(_Part):
+    """The ranks of a run beside each other."""
+
+    missing: list[int]
+    """Ranks of the launch that wrote nothing."""
+    per_rank: list[RankSteps]
+    slowest: int | None
+    slowest_over_median: float | None
+    """Its median step over the median of the ranks' medians."""
+    syncs: list[RankSync]
+
+
+class Report(_Part):
+    """What a run did, and what to do about it."""
+
+    schema_version: Literal[1] = REPORT_SCHEMA_VERSION
+    run: RunReport
+    verdict: str
+    steps: StepsReport
+    phases: list[Phase]
+    syncs: list[Sync]
+    idle: IdleReport | None
+    what_if: WhatIf | None
+    findings: list[Finding]
+    detector: DetectorReport | None
+    overhead: Overhead | None
+    capture: CaptureReport | None
+    metrics: MetricsReport | None = None
+    ranks: RanksReport | None = None
+    not_seen: list[str] = []
+    """Models and calls that the hooks could not follow."""
+    notes: list[str] = []
+    """What is missing or damaged in the files."""
+
+    def __str__(self) -> str:
+        """The report as text, 100 columns wide, without colour."""
+        from trainscope.report.text import render
+
+        return render(self)

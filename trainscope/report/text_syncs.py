@@ -1,0 +1,122 @@
+"""The syncs of a text report: those to look at in full, the others in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from trainscope.report.model import Report, Sync
+from trainscope.report.text_parts import INDENT, hanging, heading, plain
+from trainscope.report.wording import count_of, duration
+
+__all__ = ["syncs_section"]
+
+MAX_FULL = 20
+MAX_SHORT = 20
+_NUMBER_WIDTH = 10
+
+
+class _Row:
+    """A place on the left and numbers in columns on the right; below it where it is too long."""
+
+    def __init__(self, place: str, numbers: list[str], style: str = "") -> None:
+        self._place = place
+        self._numbers = "".join(number.rjust(_NUMBER_WIDTH) for number in numbers)
+        self._style = style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        space = options.max_width - len(self._numbers)
+        if cell_len(self._place) <= space:
+            gap = " " * (space - cell_len(self._place))
+            yield Text(self._place + gap + self._numbers, style=self._style, no_wrap=True)
+        else:
+            yield Text(self._place, style=self._style, overflow="fold")
+            yield Text(self._numbers.rjust(options.max_width), style=self._style, no_wrap=True)
+
+
+def syncs_section(report: Report) -> Iterator[RenderableType]:
+    """Unwanted syncs with source and advice, then those asked for, allowed or outside training."""
+    full = [sync for sync in report.syncs if _is_unwanted(sync, report)]
+    short = [sync for sync in report.syncs if not _is_unwanted(sync, report)]
+    if full:
+        dry = report.run.dry_run
+        yield heading(
+            "Lines that would make the CPU wait" if dry else "Lines that make the CPU wait"
+        )
+        columns = ["count", "per step"] if dry else ["count", "per step", "blocked", "in all"]
+        yield _Row("", columns, style="dim")
+        for sync in full[:MAX_FULL]:
+            yield from _in_full(sync, dry)
+        yield from _rest(len(full) - MAX_FULL)
+    if short:
+        yield heading("Other waits: asked for, allowed, or outside training steps")
+        for sync in short[:MAX_SHORT]:
+            yield hanging("", _in_short(sync))
+        yield from _rest(len(short) - MAX_SHORT)
+    races = [] if report.detector is None else report.detector.races
+    if races:
+        yield heading("Values read before their copy has landed")
+        for race in races:
+            yield hanging("", _in_short(race))
+            yield hanging("→ ", plain(race.advice), indent=2 * INDENT, style="green")
+
+
+def _is_unwanted(sync: Sync, report: Report) -> bool:
+    if sync.explicit or sync.allowed is not None:
+        return False
+    if report.steps.count:
+        return sync.during == "training"
+    return sync.during in ("setup", "training", "teardown")
+
+
+def _in_full(sync: Sync, dry: bool) -> Iterator[RenderableType]:
+    numbers = [f"{sync.count:,}", "" if sync.per_step is None else f"{sync.per_step:.2f}"]
+    if not dry:
+        numbers += [
+            "?" if ms is None else duration(ms)
+            for ms in (sync.blocked_ms_median, sync.blocked_ms_total)
+        ]
+    yield _Row(" " * INDENT + plain(_place(sync)), numbers, style="bold")
+    if sync.source:
+        yield hanging("", plain(sync.source), indent=2 * INDENT, style="yellow")
+    yield hanging("", plain(_circumstances(sync)), indent=2 * INDENT)
+    yield hanging("→ ", plain(sync.advice), indent=2 * INDENT, style="green")
+
+
+def _in_short(sync: Sync) -> str:
+    reason = f", allowed: {sync.allowed}" if sync.allowed is not None else ""
+    asked = ", asked for" if sync.explicit else ""
+    during = "" if sync.during == "training" else f" in {sync.during}"
+    wait = "" if sync.blocked_ms_total is None else f", {duration(sync.blocked_ms_total)} in all"
+    source = f"  {sync.source}" if sync.source else ""
+    return plain(
+        f"{_place(sync)}: {sync.kind}, {count_of(sync.count, 'time')}{during}{wait}"
+        f"{asked}{reason}{source}"
+    )
+
+
+def _place(sync: Sync) -> str:
+    return f"{sync.file}:{sync.line} in {sync.function}"
+
+
+def _circumstances(sync: Sync) -> str:
+    parts = [f"{sync.code} {sync.kind}"]
+    if sync.phase is not None:
+        parts.append(f"in {sync.phase}")
+    if sync.thread != "main":
+        parts.append(f"on thread {sync.thread}")
+    if sync.caller is not None:
+        parts.append(f"called from {sync.caller}")
+    if sync.via is not None:
+        parts.append(f"through {sync.via}")
+    if sync.timed is not None and 0 < sync.timed < sync.count:
+        parts.append(f"{sync.timed:,} of them timed")
+    return ", ".join(parts)
+
+
+def _rest(number: int) -> Iterator[RenderableType]:
+    if number > 0:
+        yield hanging("", f"and {number:,} more: --format json lists all")

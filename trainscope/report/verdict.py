@@ -1,0 +1,122 @@
+"""The first line of a report: what the run shows, in plain words, and no more than it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainscope.analysis.syncs import Line
+from trainscope.report.model import StepsReport
+from trainscope.report.wording import count_of, duration, places, relative_path
+from trainscope.trace.trace import Trace
+
+__all__ = ["site_name", "verdict", "wait_in_words"]
+
+_ABOUT_ONCE = 0.95
+"""Waits per step from which "of every step" is true."""
+_SOURCE_CHARS = 60
+
+
+def verdict(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> str:
+    """One to three sentences; ``lines`` are the unwanted ones, worst first.
+
+    A live recording knows how long the CPU was blocked, never what removing a wait would gain.
+    """
+    sentences = []
+    if trace.info.dry_run:
+        sentences.append(_dry_run(trace, steps, lines))
+    elif lines:
+        sentences.extend(_waits(trace, steps, lines))
+    else:
+        sentences.append(_no_wait(trace, steps))
+    if trace.metrics is not None and trace.metrics.nonfinite:
+        name, step, value = trace.metrics.nonfinite[0]
+        sentences.append(f"{name} was {value} at step {step}.")
+    return " ".join(sentences)
+
+
+def site_name(line: Line, cwd: str | None) -> str:
+    """``train.py:42``."""
+    return f"{relative_path(line.sites[0].file, cwd)}:{line.sites[0].line}"
+
+
+def wait_in_words(line: Line, steps: StepsReport) -> str:
+    """How long and how often a line waits: ``10.7 ms of every 20.4 ms step``, ``20 times``."""
+    times = count_of(line.count, "time")
+    if steps.wall_ms is None or line.per_step is None:
+        if line.blocked_ns_total is None:
+            return times
+        return f"{times}, {duration(line.blocked_ns_total / 1e6)} in all"
+    step = duration(steps.wall_ms.median)
+    if line.blocked_ns_per_step is None or line.blocked_ns_median is None:
+        return f"{times} in {count_of(steps.count, 'step')} of {step}, for an unknown time"
+    if line.per_step >= _ABOUT_ONCE:
+        return f"{duration(line.blocked_ns_per_step / 1e6)} of every {step} step"
+    wait = duration(line.blocked_ns_median / 1e6)
+    return f"{wait} each, {times} in {count_of(steps.count, 'step')} of {step}"
+
+
+def _waits(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> list[str]:
+    worst = lines[0]
+    where = site_name(worst, trace.info.cwd)
+    source = worst.sites[0].source
+    shown = f" (`{_shortened(source)}`)" if source else ""
+    how = wait_in_words(worst, steps)
+    gain = "what removing it would gain is not known from this run"
+    sentences = [] if steps.count else [_no_step(steps)]
+    sentences.append(f"{where} made the CPU wait {how}{shown}; {gain}.")
+    if len(lines) > 1:
+        others = len(lines) - 1
+        sentences.append(f"{count_of(others, 'more line')} made it wait too.")
+    if trace.detector is not None and trace.detector.disarmed:
+        sentences.append(f"The detector was disarmed in {places([*trace.detector.disarmed])}.")
+    return sentences
+
+
+def _no_wait(trace: Trace, steps: StepsReport) -> str:
+    detector = trace.detector
+    length = "" if steps.wall_ms is None else f" of {duration(steps.wall_ms.median)}"
+    ran = f"{count_of(steps.count, 'step')}{length}" if steps.count else ""
+    if detector is None:
+        return f"{ran or _no_step(steps)[:-1]}; whether anything made the CPU wait was not saved."
+    if detector.mode == "off":
+        return f"{ran or _no_step(steps)[:-1]}; the detector was off, so syncs are not known."
+    if not steps.count:
+        return f"{_no_step(steps)} No sync was seen outside steps either."
+    if detector.disarmed:
+        return f"No sync seen, but the detector was disarmed in {places([*detector.disarmed])}."
+    if detector.armed_steps < steps.count:
+        armed = f"{detector.armed_steps:,} of {count_of(steps.count, 'step')}"
+        return f"No sync seen, but the detector was armed in {armed} only."
+    asked = [s for s in trace.syncs if s.during == "training"]
+    if asked:
+        lines = len({(site.file, site.line) for site in asked})
+        total = count_of(sum(site.count for site in asked), "time")
+        return (
+            f"No sync in {ran} but those asked for or allowed: {count_of(lines, 'line')}, {total}."
+        )
+    return f"No sync in {ran} (detector armed in all of them)."
+
+
+def _no_step(steps: StepsReport) -> str:
+    if steps.counted_by and steps.counted_by.startswith("cannot tell"):
+        return f"Steps could not be counted ({steps.counted_by})."
+    return "No step was recorded."
+
+
+def _dry_run(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> str:
+    over = f" in {count_of(steps.count, 'step')}" if steps.count else ""
+    if trace.detector is None:
+        return f"Dry run{over}: what would make the CPU wait was not saved."
+    if trace.detector.mode == "off":
+        return f"Dry run{over}: the detector was off, so nothing was looked for."
+    if not lines:
+        return f"Dry run: no line would make the CPU wait for the GPU{over}."
+    first = f"{site_name(lines[0], trace.info.cwd)} ({count_of(lines[0].count, 'time')})"
+    return (
+        f"Dry run: {count_of(len(lines), 'line')} would make the CPU wait for the GPU{over}; "
+        f"first {first}."
+    )
+
+
+def _shortened(source: str) -> str:
+    return source if len(source) <= _SOURCE_CHARS else source[: _SOURCE_CHARS - 1] + "…"

@@ -1,0 +1,45 @@
+"""Numbers and places in words, for verdicts, findings and tables."""
+
+from __future__ import annotations
+
+__all__ = ["count_of", "duration", "places", "relative_path"]
+
+
+def duration(ms: float) -> str:
+    """A time with three significant digits and the unit that suits it: ``284 µs``, ``20.4 ms``."""
+    for factor, unit in ((1e3, "µs"), (1.0, "ms")):
+        text = _three_digits(ms * factor)
+        if float(text) < 1000:
+            return f"{text} {unit}"
+    return f"{_three_digits(ms / 1e3)} s"
+
+
+def _three_digits(value: float) -> str:
+    """``0.28``, ``2.84``, ``28.4``, ``284``, ``2840``; below 1 two decimals are enough."""
+    if value == 0:
+        return "0"
+    for limit, decimals in ((9.995, 2), (99.95, 1)):
+        if value < limit:
+            return f"{value:.{decimals}f}"
+    return f"{value:.0f}"
+
+
+def count_of(number: int, noun: str) -> str:
+    """``1 line``, ``3 lines``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def relative_path(file: str, cwd: str | None) -> str:
+    """``file`` below ``cwd`` as a relative path, any other as it is; of whatever system it came."""
+    if not cwd:
+        return file
+    for separator in ("/", "\\"):
+        root = cwd.rstrip(separator) + separator
+        if file.startswith(root) and len(file) > len(root):
+            return file[len(root) :]
+    return file
+
+
+def places(stretches: list[str]) -> str:
+    """The steps of ``steps 120-124: why``, put together: ``steps 120-124, steps 130-131``."""
+    return ", ".join(stretch.partition(":")[0] for stretch in stretches)
