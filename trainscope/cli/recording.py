@@ -1,0 +1,107 @@
+"""The scope that ``trainscope run`` puts around a program, from its start to its report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from trainscope.record.inference import StepInference
+from trainscope.record.schedule import Schedule
+from trainscope.record.scope import Scope
+from trainscope.record.session import Session
+from trainscope.record.stand_in import stand_in
+
+__all__ = ["Recording"]
+
+
+class Recording:
+    """A scope with every model and optimizer hooked, its steps inferred."""
+
+    def __init__(self, scope: Scope, session: Session | None) -> None:
+        self._scope = scope
+        self._session = session
+        self._inference: StepInference | None = None
+        if session is not None:
+            self._inference = StepInference(session.begin_step, session.end_step, session.recorder)
+            session.recorder.on_event = self._inference.on_event
+            session.hooks.add_everything()
+            stand_in.offer(self._step_aside)
+
+    @classmethod
+    def start(
+        cls,
+        run_dir: Path,
+        *,
+        window: tuple[int, int, int],
+        sync: str,
+        stacks: bool,
+        dry_run: bool,
+    ) -> Recording:
+        """Begin to record. Raises ConfigError or RunDirectoryError."""
+        wait, warmup, active = window
+        has_gpu = cuda_is_there()
+        if not has_gpu and not dry_run:
+            _say("no CUDA device here, so this is a dry run: it finds lines that would wait for one")
+        scope = Scope(
+            run_dir,
+            schedule=Schedule(wait=wait, warmup=warmup, active=active) if active else None,
+            sync=sync,
+            stacks=stacks,
+            dry_run=dry_run or not has_gpu,
+        )
+        return cls(scope, scope._session)
+
+    def finish(self) -> None:
+        """Write what is left and show the report; a fault here is told, the program's end stays."""
+        stand_in.withdraw()
+        if self._session is None or self._inference is None:
+            return
+        try:
+            self._session.recorder.on_event = None
+            self._session.counted_by = self._inference.finish()
+            self._scope.close()
+            if int(os.environ.get("RANK", "0")) == 0:
+                self._show()
+        except Exception as fault:
+            _say(f"the report could not be made ({type(fault).__name__}: {fault})")
+
+    def _show(self) -> None:
+        from trainscope.report import text
+
+        print(text.render(self._scope.report()), file=sys.stderr)
+        _say(f"the files are in {self._scope.run_dir}; trainscope report {self._scope.run_dir}")
+
+    def _step_aside(self) -> None:
+        """The program makes a scope of its own: that one records."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        session.recorder.on_event = None
+        _say(
+            "the program makes its own trainscope.Scope, so that one records; "
+            f"nothing more goes to {session.directory.path}"
+        )
+        session.counted_by = "cannot tell: the program's own Scope took over"
+        self._scope.close()
+
+
+def cuda_is_there() -> bool:
+    """Ask for a CUDA device without starting CUDA: the program may still choose its devices."""
+    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        return torch.cuda.is_available()
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _say(text: str) -> None:
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(f"trainscope: {text}", file=sys.stderr)
