@@ -6,6 +6,7 @@ __all__ = [
     "ConfigError",
     "MetricError",
     "MissingDependencyError",
+    "NonFiniteError",
     "RunDirectoryError",
     "SyncError",
     "TraceError",
@@ -23,6 +24,10 @@ class ConfigError(TrainscopeError, ValueError):
 
 class MetricError(TrainscopeError, ValueError):
     """A value given to ``Scope.log`` cannot be logged."""
+
+
+class NonFiniteError(MetricError):
+    """A logged value was NaN or infinite and ``stop_on_nan`` is set; names metric and step."""
 
 
 class MissingDependencyError(TrainscopeError, ImportError):

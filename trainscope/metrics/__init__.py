@@ -1,0 +1,1 @@
+"""Logging that never waits for the GPU: device rings, a background worker, sinks."""

@@ -1,0 +1,97 @@
+"""The one background thread of a Scope: it runs small tasks every half second."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from trainscope.metrics.fork import drop_in_child
+from trainscope.metrics.warn import warn
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """Runs every task each ``interval_s`` seconds on a daemon thread named ``trainscope-worker``.
+
+    A task that raises is dropped with one warning; the others go on. A forked child has no
+    worker: there every method does nothing.
+    """
+
+    def __init__(self, interval_s: float = 0.5) -> None:
+        self.interval_s = interval_s
+        self._tasks: list[Callable[[], None]] = []
+        # SimpleQueue.put may be interrupted by a signal handler that calls it again;
+        # threading.Event may not, it would wait for a lock that its own thread holds
+        self._alarm: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._next_s = interval_s
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._done = False
+        drop_in_child(self)
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread is there to run tasks."""
+        return self._thread is not None and self._thread.is_alive() and not self._done
+
+    def add(self, task: Callable[[], None]) -> None:
+        """Run ``task`` on the worker from now on."""
+        self._tasks.append(task)
+
+    def start(self) -> None:
+        """Start the thread; a second call does nothing."""
+        if self._thread is None and not self._closing:
+            self._thread = threading.Thread(target=self._run, name="trainscope-worker", daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Run the tasks now instead of at the end of the interval; never waits."""
+        if self._alarm.empty():
+            self._alarm.put(None)
+
+    def again_in(self, seconds: float) -> None:
+        """From within a task: run the tasks again after ``seconds``, if that is sooner."""
+        self._next_s = min(self._next_s, seconds)
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Run every task a last time and end the thread, waiting at most ``timeout_s`` for it."""
+        self._closing = True
+        if not self.running:
+            return
+        self.wake()
+        deadline_s = time.monotonic() + timeout_s
+        # polled, not joined: a signal handler may come here while its own thread is in this loop
+        while self.running and time.monotonic() < deadline_s:
+            time.sleep(0.001)
+        if self.running:
+            warn(f"the background worker was still busy after {timeout_s:g} s and was left behind")
+
+    def drop_after_fork(self) -> None:
+        """Forget the parent's thread and tasks."""
+        self._closing = True
+        self._done = True
+        self._tasks = []
+        self._alarm = queue.SimpleQueue()
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._next_s = self.interval_s
+            self._run_tasks()
+            try:
+                self._alarm.get(timeout=self._next_s)
+            except queue.Empty:
+                pass  # nobody called: the interval is over
+        self._run_tasks()
+        self._done = True
+
+    def _run_tasks(self) -> None:
+        for task in tuple(self._tasks):
+            try:
+                task()
+            except Exception as error:
+                self._tasks.remove(task)
+                name = getattr(task, "__qualname__", repr(task))
+                warn(f"background task {name} failed and is switched off: {error!r}")

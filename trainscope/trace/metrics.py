@@ -1,0 +1,101 @@
+"""What was logged: records as they lie in ``metrics.jsonl``, and how much of them arrived."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["RESERVED_NAMES", "MetricRecord", "MetricsState", "SinkState", "encode", "read_metrics"]
+
+RESERVED_NAMES = frozenset({"step", "time_unix_ns"})
+"""Keys of every line of ``metrics.jsonl``; no metric may take them."""
+
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclass(frozen=True)
+class MetricRecord:
+    """The values of one ``log`` call, or of one interval of steps."""
+
+    step: int
+    time_unix_ns: int
+    values: Mapping[str, float | int]
+
+
+@dataclass(frozen=True)
+class SinkState:
+    """What became of the records handed to one sink."""
+
+    name: str
+    written: int = 0
+    """Records its ``write`` took."""
+    dropped: int = 0
+    """Records it never got, because it was too slow, failed, or was still busy at close."""
+    disabled: bool = False
+    """It failed too often and gets nothing any more."""
+    error: str | None = None
+    """Its last failure, in words."""
+    note: str | None = None
+    """What the sink itself has to say, such as which run it writes to."""
+
+
+@dataclass(frozen=True)
+class MetricsState:
+    """How much was logged and how much of it arrived, so that a gap is never silent."""
+
+    logged: int = 0
+    """``log`` calls taken."""
+    written: int = 0
+    """Of these, the calls whose values have come from the device."""
+    dropped: int = 0
+    """Calls whose values were given up: every buffer was busy, or the device failed."""
+    nonfinite: tuple[tuple[str, int, float], ...] = ()
+    """``(name, step, value)`` of the first NaN and infinite values, in order of arrival."""
+    nonfinite_count: int = 0
+    """All of them."""
+    sinks: tuple[SinkState, ...] = ()
+
+
+def encode(record: MetricRecord) -> str:
+    """One line of ``metrics.jsonl``, newline included.
+
+    Strict JSON has no NaN: non-finite values are the strings ``"NaN"``, ``"Infinity"`` and
+    ``"-Infinity"``, the names that ``float()`` and JavaScript's ``Number()`` understand.
+    """
+    line: dict[str, object] = {"step": record.step, "time_unix_ns": record.time_unix_ns}
+    for name, value in record.values.items():
+        line[name] = value if isinstance(value, int) or math.isfinite(value) else _spell(value)
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def _spell(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def read_metrics(path: Path) -> tuple[MetricRecord, ...]:
+    """The records of a ``metrics.jsonl``; a last line cut off by a kill is left out.
+
+    A missing file gives none. Raises ``ValueError`` naming the line when another line is broken.
+    """
+    if not path.exists():
+        return ()
+    records: list[MetricRecord] = []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            fields = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise ValueError(f"{path}:{number}: not a JSON object: {error}") from error
+        step, time_unix_ns = fields.pop("step"), fields.pop("time_unix_ns")
+        values = {k: _NON_FINITE[v] if isinstance(v, str) else v for k, v in fields.items()}
+        records.append(MetricRecord(step, time_unix_ns, values))
+    return tuple(records)
