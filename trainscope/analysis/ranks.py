@@ -55,9 +55,8 @@ def compare_ranks(trace: Trace) -> Ranks:
         longest_ns, slowest = max(known, key=lambda pair: (pair[0], -pair[1]))
         middle_ns = float(np.median([ns for ns, _ in known]))
         slowest_over_median = longest_ns / middle_ns if middle_ns else None
-    present = {each.rank for each in traces}
     return Ranks(
-        missing=tuple(rank for rank in range(trace.info.world_size) if rank not in present),
+        missing=trace.missing_ranks,
         per_rank=per_rank,
         slowest=slowest,
         slowest_over_median=slowest_over_median,

@@ -83,20 +83,19 @@ def time_phases(trace: Trace, steps: StepTimes) -> tuple[PhaseTimes, ...]:
     if not len(rows):
         return ()
     duration_ns = ranges.end_ns[rows] - ranges.start_ns[rows]
-    name_id = ranges.name_id[rows]
-    ids, name_place = np.unique(name_id, return_inverse=True)
-    total_ns = np.bincount(name_place, weights=duration_ns)
+    name_id = _few(ranges.name_id[rows], len(trace.names))
+    total_ns = np.bincount(name_id, weights=duration_ns)
     longest = np.argsort(-total_ns, kind="stable")[:MAX_PHASES]
     phases = []
-    for i in longest:
-        mine = name_place == i
+    for i in longest[np.isin(longest, name_id)]:
+        mine = np.flatnonzero(name_id == i)
         where = place[mine]
         per_step_ns = np.bincount(where, weights=duration_ns[mine], minlength=len(steps.step))
         has = np.bincount(where, minlength=len(steps.step)) > 0
         offset_ns = ranges.start_ns[rows[mine]] - steps.start_ns[where]
         phases.append(
             PhaseTimes(
-                name=trace.name(int(ids[i])),
+                name=trace.name(int(i)),
                 per_step_ns=per_step_ns[has].astype(np.float64),
                 total_ns=int(total_ns[i]),
                 first_offset_ns=float(offset_ns.mean()),
@@ -111,8 +110,16 @@ def ranges_per_step(ranges: Ranges, steps: StepTimes) -> float:
     return inside / steps.count if steps.count else 0.0
 
 
+def _few(name_id: Ns, names: int) -> Ns:
+    """The ids with those past the list of names put together, so that no table grows with them."""
+    return np.minimum(name_id, names)
+
+
 def _places(step: Ns, kept: Ns) -> Ns:
     """Where each ``step`` stands in the sorted ``kept``; -1 where it does not."""
+    if (np.diff(kept) == 1).all():  # no gap: no search
+        inside = (step >= kept[0]) & (step <= kept[-1])
+        return np.where(inside, step - kept[0], -1)
     place = np.minimum(np.searchsorted(kept, step), len(kept) - 1)
     return np.where(kept[place] == step, place, -1)
 

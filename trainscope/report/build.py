@@ -191,7 +191,7 @@ def _metrics(trace: Trace) -> MetricsReport | None:
 
 
 def _ranks(trace: Trace) -> RanksReport | None:
-    if trace.info.world_size == 1 and not trace.ranks:
+    if not trace.ranks and not trace.missing_ranks:
         return None
     ranks = compare_ranks(trace)
     return RanksReport(

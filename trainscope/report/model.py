@@ -77,7 +77,7 @@ class StepsReport(_Part):
     optimizer_steps: int | None
     counted_by: str | None
     wall_ms: Spread | None
-    left_out: LeftOut
+    left_out: LeftOut = LeftOut(warm_up=0, captured=0)
 
 
 class Phase(_Part):
@@ -86,9 +86,9 @@ class Phase(_Part):
     name: str
     per_step_ms: Spread
     where: Literal["host", "gpu"]
-    steps: int
+    steps: int | None = None
     """Measured steps that have this phase; the spread is over these."""
-    share: float
+    share: float | None = None
     """Of the time of all measured steps."""
 
 
@@ -168,11 +168,11 @@ class Finding(_Part):
 class DetectorReport(_Part):
     """How far the detector could see."""
 
-    mode: str
+    mode: str | None = None
     armed_steps: int
     disarmed: list[str]
     cannot_see: list[str]
-    races: list[Sync]
+    races: list[Sync] = []
     """Reads of a value whose copy may not have landed; seen in a dry run only."""
 
 

@@ -16,6 +16,10 @@ from trainscope.report.wording import count_of, duration
 
 __all__ = ["render", "show"]
 
+_WIDE = 72
+"""Columns from which a table has room for percentiles."""
+_ABOUT_CAPTURES = ("TS504", "TS505", "TS506")
+
 
 def render(report: Report, *, width: int = 100) -> str:
     """The report as text of at most ``width`` columns, without colour."""
@@ -27,14 +31,15 @@ def render(report: Report, *, width: int = 100) -> str:
 
 def show(report: Report, console: Console) -> None:
     """Print the report to a console, in its width and colours."""
-    for part in _parts(report):
+    for part in _parts(report, console.width):
         console.print(part, highlight=False, markup=False, soft_wrap=False)
 
 
-def _parts(report: Report) -> Iterator[RenderableType]:
+def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     yield Text(plain(report.verdict), style="bold")
-    yield Text(_run(report), style="dim")
+    yield Text("\n" + _run(report), style="dim")
     yield from _steps(report)
+    yield from _phases(report, width)
     yield from syncs_section(report)
     yield from ranks_section(report)
     yield from _metrics(report)
@@ -84,21 +89,24 @@ def _steps(report: Report) -> Iterator[RenderableType]:
         yield hanging(
             "", f"trainscope itself: {cost} a step" + ("" if share is None else f" ({share:.1%})")
         )
+
+
+def _phases(report: Report, width: int) -> Iterator[RenderableType]:
     if not report.phases:
         return
-    grid = table("phase", "median", "p10", "p90", "of the time", "steps")
+    spreads = ("p10", "p90") if width >= _WIDE else ()
+    grid = table("phase", "median", *spreads, "share", "steps")
     for phase in report.phases:
         spread = phase.per_step_ms
         grid.add_row(
             Text(plain(phase.name)),
             duration(spread.median),
-            duration(spread.p10),
-            duration(spread.p90),
-            f"{phase.share:.1%}",
-            f"{phase.steps:,}",
+            *(duration(getattr(spread, name)) for name in spreads),
+            "" if phase.share is None else f"{phase.share:.1%}",
+            "" if phase.steps is None else f"{phase.steps:,}",
         )
-    rest = 1 - sum(phase.share for phase in report.phases)
-    grid.add_row("outside phases", "", "", "", f"{max(rest, 0):.1%}", "")
+    rest = 1 - sum(phase.share or 0 for phase in report.phases)
+    grid.add_row("outside phases", "", *("" for _ in spreads), f"{max(rest, 0):.1%}", "")
     yield heading("Phases: CPU time in a step")
     yield grid
 
@@ -133,6 +141,9 @@ def _captures(report: Report) -> Iterator[RenderableType]:
     yield hanging("", f"{count_of(capture.windows, 'window')}, {state}")
     for missing in capture.missing:
         yield hanging("- ", plain(missing))
+    for finding in report.findings:
+        if finding.code in _ABOUT_CAPTURES:
+            yield hanging("→ ", plain(finding.advice), style="green")
 
 
 def _not_seen(report: Report) -> Iterator[RenderableType]:

@@ -17,6 +17,10 @@ __all__ = ["syncs_section"]
 MAX_FULL = 20
 MAX_SHORT = 20
 _NUMBER_WIDTH = 10
+_NOT_GAIN = (
+    "Blocked time is not what a line costs: a step gets shorter only by the time in which the GPU "
+    "has nothing to do. Take the line out and compare the steps."
+)
 
 
 class _Row:
@@ -51,16 +55,18 @@ def syncs_section(report: Report) -> Iterator[RenderableType]:
         for sync in full[:MAX_FULL]:
             yield from _in_full(sync, dry)
         yield from _rest(len(full) - MAX_FULL)
+        if not dry:
+            yield hanging("", _NOT_GAIN, style="dim")
     if short:
         yield heading("Other waits: asked for, allowed, or outside training steps")
         for sync in short[:MAX_SHORT]:
-            yield hanging("", _in_short(sync))
+            yield from _in_short(sync)
         yield from _rest(len(short) - MAX_SHORT)
     races = [] if report.detector is None else report.detector.races
     if races:
         yield heading("Values read before their copy has landed")
         for race in races:
-            yield hanging("", _in_short(race))
+            yield from _in_short(race)
             yield hanging("→ ", plain(race.advice), indent=2 * INDENT, style="green")
 
 
@@ -76,7 +82,7 @@ def _in_full(sync: Sync, dry: bool) -> Iterator[RenderableType]:
     numbers = [f"{sync.count:,}", "" if sync.per_step is None else f"{sync.per_step:.2f}"]
     if not dry:
         numbers += [
-            "?" if ms is None else duration(ms)
+            "unknown" if ms is None else duration(ms)
             for ms in (sync.blocked_ms_median, sync.blocked_ms_total)
         ]
     yield _Row(" " * INDENT + plain(_place(sync)), numbers, style="bold")
@@ -86,16 +92,19 @@ def _in_full(sync: Sync, dry: bool) -> Iterator[RenderableType]:
     yield hanging("→ ", plain(sync.advice), indent=2 * INDENT, style="green")
 
 
-def _in_short(sync: Sync) -> str:
-    reason = f", allowed: {sync.allowed}" if sync.allowed is not None else ""
-    asked = ", asked for" if sync.explicit else ""
+def _in_short(sync: Sync) -> Iterator[RenderableType]:
+    parts = [f"{sync.code} {sync.kind}"]
+    if sync.explicit:
+        parts.append("asked for")
+    if sync.allowed is not None:
+        parts.append(f"allowed: {sync.allowed}")
     during = "" if sync.during == "training" else f" in {sync.during}"
-    wait = "" if sync.blocked_ms_total is None else f", {duration(sync.blocked_ms_total)} in all"
-    source = f"  {sync.source}" if sync.source else ""
-    return plain(
-        f"{_place(sync)}: {sync.kind}, {count_of(sync.count, 'time')}{during}{wait}"
-        f"{asked}{reason}{source}"
-    )
+    parts.append(count_of(sync.count, "time") + during)
+    if sync.blocked_ms_total is not None:
+        parts.append(f"{duration(sync.blocked_ms_total)} in all")
+    yield hanging("", plain(f"{_place(sync)}: {', '.join(parts)}"))
+    if sync.source:
+        yield hanging("", plain(sync.source), indent=2 * INDENT, style="yellow")
 
 
 def _place(sync: Sync) -> str:

@@ -22,12 +22,21 @@ def verdict(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> str:
     A live recording knows how long the CPU was blocked, never what removing a wait would gain.
     """
     sentences = []
-    if trace.info.dry_run:
+    dry = trace.info.dry_run
+    if dry:
         sentences.append(_dry_run(trace, steps, lines))
     elif lines:
         sentences.extend(_waits(trace, steps, lines))
     else:
         sentences.append(_no_wait(trace, steps))
+    outside = _lines_outside(trace, lines)
+    if outside:
+        waits = "would wait" if dry else "waited"
+        sentences.append(f"{count_of(outside, 'line')} {waits} outside training steps.")
+    if trace.detector is not None and trace.detector.races:
+        race = trace.detector.races[0]
+        where = f"{relative_path(race.file, trace.info.cwd)}:{race.line}"
+        sentences.append(f"{where} reads a value before its copy has landed.")
     if trace.metrics is not None and trace.metrics.nonfinite:
         name, step, value = trace.metrics.nonfinite[0]
         sentences.append(f"{name} was {value} at step {step}.")
@@ -52,7 +61,7 @@ def wait_in_words(line: Line, steps: StepsReport) -> str:
     if line.per_step >= _ABOUT_ONCE:
         return f"{duration(line.blocked_ns_per_step / 1e6)} of every {step} step"
     wait = duration(line.blocked_ns_median / 1e6)
-    return f"{wait} each, {times} in {count_of(steps.count, 'step')} of {step}"
+    return f"{times} in {count_of(steps.count, 'step')} of {step}, {wait} each"
 
 
 def _waits(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> list[str]:
@@ -95,6 +104,19 @@ def _no_wait(trace: Trace, steps: StepsReport) -> str:
             f"No sync in {ran} but those asked for or allowed: {count_of(lines, 'line')}, {total}."
         )
     return f"No sync in {ran} (detector armed in all of them)."
+
+
+def _lines_outside(trace: Trace, lines: Sequence[Line]) -> int:
+    """How many other lines wait unasked, none of them while compiling."""
+    counted = {(site.file, site.line) for line in lines for site in line.sites}
+    others = {
+        (site.file, site.line)
+        for site in trace.syncs
+        if not site.explicit
+        and site.allowed is None
+        and site.during not in ("training", "compilation")
+    }
+    return len(others - counted)
 
 
 def _no_step(steps: StepsReport) -> str:

@@ -42,9 +42,5 @@ class Ranges:
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Ranges:
         """Columns of rows ``(step, name_id, depth, start_ns, end_ns)``."""
-        return cls.of_table(np.array(list(rows), dtype=np.int64).reshape(-1, len(ROW_FIELDS)))
-
-    @classmethod
-    def of_table(cls, table: NDArray[np.int64]) -> Ranges:
-        """Columns of an array of shape (rows, 5)."""
-        return cls(*(np.ascontiguousarray(table[:, i]) for i in range(len(ROW_FIELDS))))
+        table = np.array(list(rows), dtype=np.int64).reshape(-1, len(ROW_FIELDS))
+        return cls(*np.ascontiguousarray(table.T))

@@ -22,7 +22,7 @@ class RunInfo(BaseModel):
     schema_version: int = RUN_SCHEMA_VERSION
     launch_id: str
     """The same on every rank of one launch, and on no other launch."""
-    world_size: int = Field(default=1, ge=1)
+    world_size: int = Field(default=1, ge=1, le=1_000_000)
     created_unix_ns: int | None = None
     perf_counter_ns: int | None = None
     """``time.perf_counter_ns()`` at ``created_unix_ns``: what turns a range's time into a date."""

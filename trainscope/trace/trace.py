@@ -35,8 +35,10 @@ class Trace:
     notes: tuple[str, ...] = ()
     """What is wrong or missing in the files, in words."""
     ranks: tuple[Trace, ...] = ()
-    """The other ranks of the run, in order."""
+    """The other ranks of the run, in order; empty when one rank's folder was read."""
+    missing_ranks: tuple[int, ...] = ()
+    """Ranks of the launch that have no folder."""
 
     def name(self, name_id: int) -> str:
-        """The name of a range, or ``range 7`` where the list of names ends before it."""
-        return self.names[name_id] if name_id < len(self.names) else f"range {name_id}"
+        """The name of a range; ``?`` where a kill cut the list of names short."""
+        return self.names[name_id] if name_id < len(self.names) else "?"
