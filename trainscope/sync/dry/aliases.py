@@ -1,0 +1,53 @@
+"""A second tensor over the same memory with a storage object, and so a mark, of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils import dlpack
+from torch.utils._python_dispatch import _disable_current_modes
+
+__all__ = ["alias"]
+
+
+class _Alias(torch.autograd.Function):
+    """The identity, with a result that has its own storage object."""
+
+    @staticmethod
+    def forward(ctx: object, tensor: Tensor) -> Tensor:
+        """Return the alias."""
+        return _share(tensor)
+
+    @staticmethod
+    def backward(ctx: object, *gradients: Tensor) -> Tensor:
+        """Return the gradient itself."""
+        return gradients[0]
+
+
+def alias(tensor: Tensor) -> Tensor:
+    """Return a tensor equal to `tensor` in memory, values, strides and gradient, not in storage.
+
+    A plain CPU run gets the same tensor back from `.to(device)`, so memory is shared: whatever
+    the script writes into one, it then reads from the other, as it would without the dry run.
+    Returns `tensor` itself where no second storage can be made over its memory.
+    """
+    if type(tensor) is not Tensor and not isinstance(tensor, torch.nn.Parameter):
+        return tensor
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj():
+        return tensor
+    if tensor.is_neg() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return tensor
+    if tensor.requires_grad and torch.is_grad_enabled():
+        if torch.autograd.forward_ad._current_level >= 0:
+            return tensor
+        return _Alias.apply(tensor)  # type: ignore[return-value]
+    return _share(tensor)
+
+
+def _share(tensor: Tensor) -> Tensor:
+    with _disable_current_modes(), torch.no_grad():
+        whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+        twin = dlpack.from_dlpack(dlpack.to_dlpack(whole))
+        return torch.empty(0, dtype=tensor.dtype).set_(
+            twin.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
+        )

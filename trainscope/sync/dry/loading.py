@@ -1,0 +1,186 @@
+"""Where marks would be lost or never set: data loaders, storage copies, registered tensors."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+from torch.nn import Module
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from trainscope.sync.dry.call_site import is_variable
+from trainscope.sync.dry.devices import Devices
+from trainscope.sync.dry.marks import Place
+from trainscope.sync.dry.patches import Patches
+from trainscope.sync.dry.watch import Watch
+
+__all__ = ["install"]
+
+
+def install(watch: Watch, devices: Devices, patches: Patches) -> None:
+    """Replace the loading and registering calls for the length of a dry run."""
+    _install_loader(watch, patches)
+    _install_scaler(watch, patches)
+    patches.install(torch.UntypedStorage, "clone", _clone(watch, torch.UntypedStorage.clone))
+    for name in ("register_parameter", "register_buffer"):
+        patches.install(Module, name, _register(watch, getattr(Module, name)))
+    one_hot = _one_hot(watch, torch.nn.functional.one_hot)
+    patches.install(torch.nn.functional, "one_hot", one_hot)
+    patches.install(torch._C._nn, "one_hot", one_hot)
+    patches.install(torch, "load", _load(watch, devices, torch.load))
+
+
+def _install_loader(watch: Watch, patches: Patches) -> None:
+    pinning: weakref.WeakSet[Any] = weakref.WeakSet()
+    make, iterate, step = (
+        DataLoader.__init__,
+        DataLoader._get_iterator,
+        _BaseDataLoaderIter.__next__,
+    )
+
+    @functools.wraps(make)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        if watch.live and (
+            self.pin_memory or is_variable(sys._getframe(1), "DataLoader", "pin_memory")
+        ):
+            pinning.add(self)
+
+    @functools.wraps(iterate)
+    def _get_iterator(self: Any) -> Any:
+        iterator = iterate(self)
+        if self.pin_memory or self in pinning:
+            pinning.add(iterator)
+        return iterator
+
+    @functools.wraps(step)
+    def __next__(self: Any) -> Any:
+        data = step(self)
+        if watch.live and self in pinning:
+            watch.safely(lambda: _pin(watch, data), None)
+        return data
+
+    patches.install(DataLoader, "__init__", __init__)
+    patches.install(DataLoader, "_get_iterator", _get_iterator)
+    patches.install(_BaseDataLoaderIter, "__next__", __next__)
+
+
+def _pin(watch: Watch, data: object) -> None:
+    if isinstance(data, Tensor):
+        if not watch.marks.on_device(data):
+            watch.marks.pin(data)
+    elif isinstance(data, Mapping):
+        for value in data.values():
+            _pin(watch, value)
+    elif isinstance(data, (list, tuple)):
+        for value in data:
+            _pin(watch, value)
+
+
+def _install_scaler(watch: Watch, patches: Patches) -> None:
+    """A scaler for CUDA turns itself off here; on a GPU each step reads whether it overflowed."""
+    wanted: weakref.WeakSet[Any] = weakref.WeakSet()
+    make = GradScaler.__init__
+
+    @functools.wraps(make)
+    def __init__(self: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
+        make(self, device, *args, **kwargs)
+        asked = kwargs.get("enabled", args[4] if len(args) > 4 else True)
+        if device == "cuda" and asked:
+            wanted.add(self)
+
+    def reading(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if watch.live and self in wanted:
+                frame = sys._getframe(1)
+                watch.safely(lambda: watch.report("item", frame), None)
+            return original(self, *args, **kwargs)
+
+        return read
+
+    patches.install(GradScaler, "__init__", __init__)
+    patches.install(GradScaler, "step", reading(GradScaler.step))
+    patches.install(GradScaler, "get_scale", reading(GradScaler.get_scale))
+
+
+def _clone(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def clone(self: Any) -> Any:
+        copy = original(self)
+        if watch.live:
+            watch.safely(lambda: watch.marks.carry(self, copy), None)
+        return copy
+
+    return clone
+
+
+def _register(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def register(self: Module, name: str, tensor: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, name, tensor, *args, **kwargs)
+        if torch.compiler.is_compiling():
+            return
+        if watch.live and isinstance(tensor, Tensor):
+            watch.safely(lambda: _to_model(watch, tensor), None)
+
+    return register
+
+
+def _to_model(watch: Watch, tensor: Tensor) -> None:
+    if watch.marks.raw(tensor) is Place.HOST:
+        watch.marks.put(tensor, Place.MODEL)
+
+
+def _one_hot(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """On a GPU the values are not checked; only a missing `num_classes` is read from them."""
+
+    @functools.wraps(original)
+    def one_hot(tensor: Tensor, num_classes: int = -1, *args: Any, **kwargs: Any) -> Tensor:
+        if torch.compiler.is_compiling():
+            return original(tensor, num_classes, *args, **kwargs)
+        if not watch.live or not watch.safely(lambda: watch.marks.on_device(tensor), False):
+            return original(tensor, num_classes, *args, **kwargs)
+        frame = sys._getframe(1)
+        if num_classes == -1:
+            watch.safely(lambda: watch.report("size-readback", frame), None)
+        with watch.counted():
+            return original(tensor, num_classes, *args, **kwargs)
+
+    return one_hot
+
+
+def _load(watch: Watch, devices: Devices, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not watch.live:
+            return original(f, map_location, *args, **kwargs)
+        frame = sys._getframe(1)
+        given = isinstance(map_location, (str, torch.device))
+        place = watch.safely(
+            lambda: devices.resolve(map_location, frame, "load") if given else None, None
+        )
+        loaded = original(f, "cpu" if place is Place.DEVICE else map_location, *args, **kwargs)
+        if place is not None and watch.live:
+            watch.safely(lambda: _place_all(watch, loaded, place), None)
+        return loaded
+
+    return load
+
+
+def _place_all(watch: Watch, data: object, place: Place) -> None:
+    if isinstance(data, Tensor):
+        watch.marks.put(data, place)
+    elif isinstance(data, Mapping):
+        for value in data.values():
+            _place_all(watch, value, place)
+    elif isinstance(data, (list, tuple)):
+        for value in data:
+            _place_all(watch, value, place)

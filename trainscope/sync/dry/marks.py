@@ -1,0 +1,159 @@
+"""Where each tensor stands: marks on storages, so that views, `.data` and `detach` share them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+__all__ = ["Marks", "Place"]
+
+_ATTRIBUTE = "_trainscope_mark"
+_WALK_LIMIT = 4096
+"""Autograd nodes looked at to place a tensor that no operator was seen making."""
+
+
+class Place(Enum):
+    """What a CPU tensor stands for."""
+
+    HOST = "host"
+    DEVICE = "device"
+    MODEL = "model"
+    """A parameter, or computed from one: on the GPU only in a script that names no device."""
+
+
+class _Mark:
+    """What is known of one storage; `owner` tells marks of an earlier dry run from ours."""
+
+    __slots__ = ("in_flight", "owner", "pinned", "place")
+
+    def __init__(self, owner: object, place: Place) -> None:
+        self.owner = owner
+        self.place = place
+        self.pinned = False
+        self.in_flight = -1
+
+
+class Marks:
+    """Reads and writes the marks of one dry run.
+
+    ``names_device`` says which rule holds: False until the script names a device, and until then
+    parameters stand for GPU tensors. ``waits`` counts the waits so far: a copy that was in flight
+    before a wait has landed after it.
+    """
+
+    def __init__(self) -> None:
+        self.names_device = False
+        self.waits = 0
+
+    def place(self, tensor: Tensor) -> Place:
+        """Return where `tensor` stands under the rule that holds now (HOST or not HOST)."""
+        mark = self._read(tensor)
+        place = mark.place if mark is not None else self._infer(tensor)
+        return Place.HOST if place is Place.MODEL and self.names_device else place
+
+    def raw(self, tensor: Tensor) -> Place:
+        """Return where `tensor` stands, with MODEL kept apart whatever rule holds."""
+        mark = self._read(tensor)
+        return mark.place if mark is not None else self._infer(tensor)
+
+    def on_device(self, tensor: Tensor) -> bool:
+        """Return whether `tensor` stands for one on the GPU."""
+        return self.place(tensor) is not Place.HOST
+
+    def put(self, tensor: Tensor, place: Place) -> None:
+        """Let the storage of `tensor` stand for `place`; what is pinned stays so."""
+        mark = self._own(tensor, place)
+        if mark is not None:
+            mark.place = place
+            mark.in_flight = -1
+
+    def settle(self, tensor: Tensor, place: Place) -> None:
+        """Place a tensor that an operator returned, unless its storage has a place already."""
+        if self._read(tensor) is None:
+            self._own(tensor, place)
+
+    def pin(self, tensor: Tensor) -> None:
+        """Let `tensor` stand for one in pinned host memory."""
+        mark = self._own(tensor, Place.HOST)
+        if mark is not None:
+            mark.pinned = True
+
+    def pinned(self, tensor: Tensor) -> bool:
+        """Return whether `tensor` stands for one in pinned host memory."""
+        mark = self._read(tensor)
+        return mark is not None and mark.pinned
+
+    def launch_copy(self, tensor: Tensor) -> None:
+        """Note that a non_blocking copy into the host tensor `tensor` may still be under way."""
+        mark = self._own(tensor, Place.HOST)
+        if mark is not None:
+            mark.in_flight = self.waits
+
+    def in_flight(self, tensor: Tensor) -> bool:
+        """Return whether reading `tensor` now could read what was there before its copy."""
+        mark = self._read(tensor)
+        return mark is not None and mark.in_flight == self.waits
+
+    def carry(self, source: object, target: object) -> None:
+        """Give the storage `target` the mark of the storage `source`."""
+        mark = getattr(source, _ATTRIBUTE, None)
+        if isinstance(mark, _Mark) and mark.owner is self:
+            copy = _Mark(self, mark.place)
+            setattr(target, _ATTRIBUTE, copy)
+
+    def _read(self, tensor: Tensor) -> _Mark | None:
+        storage = _storage(tensor)
+        mark = getattr(storage, _ATTRIBUTE, None)
+        return mark if mark is not None and mark.owner is self else None
+
+    def _own(self, tensor: Tensor, place: Place) -> _Mark | None:
+        storage = _storage(tensor)
+        if storage is None:
+            return None
+        mark = getattr(storage, _ATTRIBUTE, None)
+        if mark is None or mark.owner is not self:
+            mark = _Mark(self, place)
+            setattr(storage, _ATTRIBUTE, mark)
+        return mark
+
+    def _infer(self, tensor: Tensor) -> Place:
+        """Place a tensor with no mark: a leaf that trains, or what a compiled function returned."""
+        if not isinstance(tensor, Parameter) and type(tensor) is not Tensor:
+            return Place.HOST
+        if tensor.grad_fn is not None:
+            place = self._of_leaves(tensor)
+        elif isinstance(tensor, Parameter) or tensor.requires_grad:
+            place = Place.MODEL
+        else:
+            return Place.HOST
+        self.settle(tensor, place)
+        return place
+
+    def _of_leaves(self, tensor: Tensor) -> Place:
+        found = Place.HOST
+        todo: list[object] = [tensor.grad_fn]
+        seen: set[object] = set()
+        while todo and len(seen) < _WALK_LIMIT:
+            node = todo.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            leaf = getattr(node, "variable", None)
+            if isinstance(leaf, Tensor):
+                place = self.raw(leaf)
+                if place is Place.DEVICE:
+                    return place
+                if place is Place.MODEL:
+                    found = place
+            todo.extend(after for after, _ in getattr(node, "next_functions", ()))
+        return found
+
+
+def _storage(tensor: Tensor) -> torch.UntypedStorage | None:
+    try:
+        return tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError):  # sparse and other layouts have no storage
+        return None

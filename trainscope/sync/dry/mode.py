@@ -1,0 +1,157 @@
+"""Sees every operator that dispatches: carries the marks on, and reports those that wait."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _python_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainscope.sync.dry.marks import Place
+from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES, waits_of
+from trainscope.sync.dry.watch import Watch
+
+__all__ = ["FollowMode", "enter", "leave"]
+
+_QUIET_IN_SUBSCRIPT = ("aten::_local_scalar_dense",)
+
+
+class FollowMode(TorchDispatchMode):
+    """Marks what each operator returns by what it was given, on the thread that entered it."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+        self._views: dict[object, bool] = {}
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Stay out of compilation; with a mode that says otherwise torch.compile runs eagerly."""
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run the operator as it is, reporting before it and marking after it."""
+        kwargs = {} if kwargs is None else kwargs
+        watch = self._watch
+        if not watch.live:
+            return func(*args, **kwargs)
+        given: list[Tensor] = []
+        _collect(args, given)
+        _collect(list(kwargs.values()), given)
+        frame = sys._getframe(1)
+        place = watch.safely(lambda: self._before(func, args, kwargs, given, frame), None)
+        result = func(*args, **kwargs)
+        if place is not None and watch.live:
+            watch.safely(lambda: self._after(result, place), None)
+        return result
+
+    def _before(
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        given: list[Tensor],
+        frame: FrameType,
+    ) -> Place:
+        """Report the waits of this call; return where its results stand."""
+        watch, marks = self._watch, self._watch.marks
+        schema = getattr(func, "_schema", None)
+        name = "" if schema is None else schema.name
+        if name == "aten::copy_":
+            self._copy(args, kwargs, frame)
+        elif not watch.here.quiet:
+            for wait in waits_of(name, args, kwargs, marks.on_device):
+                if watch.here.indexing and (
+                    wait.kind == "h2d-pageable" or name in _QUIET_IN_SUBSCRIPT
+                ):
+                    continue
+                watch.report(wait.kind, frame, count=wait.count)
+        places = [marks.raw(tensor) for tensor in given]
+        if not watch.here.quiet and name != "aten::copy_" and not self._is_view(func):
+            for tensor in given:
+                if marks.in_flight(tensor):
+                    watch.report("race", frame)
+                    break
+        if Place.DEVICE in places:
+            return Place.DEVICE
+        return Place.MODEL if Place.MODEL in places else Place.HOST
+
+    def _copy(self, args: Sequence[Any], kwargs: Mapping[str, Any], frame: FrameType) -> None:
+        """Report ``target.copy_(source, non_blocking)`` between places."""
+        watch, marks = self._watch, self._watch.marks
+        target, source = args[0], args[1]
+        non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+        to_device, from_device = marks.on_device(target), marks.on_device(source)
+        if to_device and not from_device:
+            if watch.here.indexing and source.dim() == 0:
+                watch.report("h2d-scalar", frame)
+            else:
+                watch.host_to_device(source, frame, non_blocking=non_blocking)
+        elif from_device and not to_device and source.numel() > 0:
+            if not non_blocking:
+                watch.report("d2h", frame)
+            elif (
+                not marks.pinned(target)
+                and target.numel() * target.element_size() >= LARGE_PAGEABLE_BYTES
+            ):
+                watch.report("d2h-nonblocking-pageable", frame)
+            else:
+                marks.launch_copy(target)
+        elif marks.in_flight(source) and not to_device:
+            watch.report("race", frame)
+
+    def _after(self, result: Any, place: Place) -> None:
+        made: list[Tensor] = []
+        _collect(result, made)
+        for tensor in made:
+            self._watch.marks.settle(tensor, place)
+
+    def _is_view(self, func: Any) -> bool:
+        """Return whether `func` only gives another look at its input and reads no value."""
+        known = self._views.get(func)
+        if known is None:
+            schema = getattr(func, "_schema", None)
+            aliases = [] if schema is None else [answer.alias_info for answer in schema.returns]
+            known = any(alias is not None and not alias.is_write for alias in aliases)
+            self._views[func] = known
+        return known
+
+
+def _collect(value: Any, into: list[Tensor]) -> None:
+    if isinstance(value, Tensor):
+        into.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _collect(item, into)
+
+
+def enter(mode: TorchDispatchMode) -> None:
+    """Put `mode` on this thread's stack of dispatch modes."""
+    mode.__enter__()
+
+
+def leave(mode: TorchDispatchMode) -> Callable[[], None] | None:
+    """Take `mode` off this thread's stack, whatever a script has entered above it and not left."""
+    stack = _python_dispatch._get_current_dispatch_mode_stack()
+    if mode not in stack:  # entered on another thread: it stays there, and does nothing
+        return None
+    above = stack[stack.index(mode) + 1 :]
+    for _ in above:
+        _python_dispatch._pop_mode()
+    mode.__exit__(None, None, None)
+    for other in above:
+        _python_dispatch._push_mode(other)
+    return None

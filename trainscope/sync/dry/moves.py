@@ -1,0 +1,204 @@
+"""Copies between host and GPU: ``to``, ``cuda``, ``cpu``, ``pin_memory``, ``Module.to``."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from trainscope.sync.dry.aliases import alias
+from trainscope.sync.dry.devices import Devices, mapped
+from trainscope.sync.dry.marks import Place
+from trainscope.sync.dry.patches import Patches
+from trainscope.sync.dry.watch import Watch
+
+__all__ = ["install"]
+
+
+def install(watch: Watch, devices: Devices, patches: Patches) -> None:
+    """Replace the moving methods of Tensor and Module for the length of a dry run."""
+    moves = _Moves(watch, devices)
+    patches.install(torch.Tensor, "to", moves.to(torch.Tensor.to))
+    patches.install(torch.Tensor, "cuda", moves.cuda(torch.Tensor.cuda, torch.Tensor.to))
+    patches.install(torch.Tensor, "cpu", moves.cpu(torch.Tensor.cpu))
+    patches.install(torch.Tensor, "pin_memory", moves.pin_memory(torch.Tensor.pin_memory))
+    patches.install(torch.Tensor, "is_pinned", moves.is_pinned(torch.Tensor.is_pinned))
+    patches.install(Module, "to", moves.module_to(Module.to))
+
+
+class _Moves:
+    def __init__(self, watch: Watch, devices: Devices) -> None:
+        self._watch = watch
+        self._devices = devices
+
+    def to(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        watch = self._watch
+
+        @functools.wraps(original)
+        def to(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(self, *args, **kwargs)
+            if not watch.live:
+                return original(self, *args, **kwargs)
+            frame = sys._getframe(1)
+            place = watch.safely(lambda: moves._destination(args, kwargs, frame), None)
+            if place is None:
+                return original(self, *args, **kwargs)
+            args, kwargs = mapped(args, kwargs)
+            return moves._move(
+                self, place, "d2h", frame, _non_blocking(args, kwargs), original, args, kwargs
+            )
+
+        moves = self
+        return to
+
+    def cuda(self, original: Callable[..., Any], to: Callable[..., Any]) -> Callable[..., Any]:
+        watch = self._watch
+
+        @functools.wraps(original)
+        def cuda(
+            self: Tensor, device: Any = None, non_blocking: bool = False, **kwargs: Any
+        ) -> Any:
+            if torch.compiler.is_compiling():
+                return original(self, device, non_blocking, **kwargs)
+            if not watch.live:
+                return original(self, device, non_blocking, **kwargs)
+            frame = sys._getframe(1)
+            watch.marks.names_device = True
+            return moves._move(self, Place.DEVICE, "d2h", frame, non_blocking, to, ("cpu",), kwargs)
+
+        moves = self
+        return cuda
+
+    def cpu(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        watch = self._watch
+
+        @functools.wraps(original)
+        def cpu(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(self, *args, **kwargs)
+            if not watch.live:
+                return original(self, *args, **kwargs)
+            frame = sys._getframe(1)
+            return moves._move(self, Place.HOST, "cpu", frame, False, original, args, kwargs)
+
+        moves = self
+        return cpu
+
+    def pin_memory(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        watch = self._watch
+
+        @functools.wraps(original)
+        def pin_memory(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(self, *args, **kwargs)
+            if not watch.live:
+                return original(self, *args, **kwargs)
+            if watch.marks.pinned(self):
+                return self
+            pinned = self.clone()
+            watch.safely(lambda: watch.marks.pin(pinned), None)
+            return pinned
+
+        return pin_memory
+
+    def is_pinned(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        watch = self._watch
+
+        @functools.wraps(original)
+        def is_pinned(self: Tensor, *args: Any, **kwargs: Any) -> bool:
+            if torch.compiler.is_compiling():
+                return original(self, *args, **kwargs)
+            if not watch.live:
+                return original(self, *args, **kwargs)
+            return watch.marks.pinned(self) or original(self, *args, **kwargs)
+
+        return is_pinned
+
+    def module_to(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`Module.to` parses its device in C, so where it points is decided here, once."""
+        watch = self._watch
+
+        @functools.wraps(original)
+        def to(self: Module, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(self, *args, **kwargs)
+            if not watch.live:
+                return original(self, *args, **kwargs)
+            frame = sys._getframe(1)
+            before = watch.here.moving_to
+            watch.here.moving_to = watch.safely(
+                lambda: moves._devices.destination(args, kwargs, frame, "to"), None
+            )
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                watch.here.moving_to = before
+
+        moves = self
+        return to
+
+    def _destination(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], frame: FrameType
+    ) -> Place | None:
+        given = self._watch.here.moving_to
+        if given is not None and args and args[0] is not None:
+            return given
+        return self._devices.destination(args, kwargs, frame, "to")
+
+    def _move(
+        self,
+        tensor: Tensor,
+        place: Place,
+        back: str,
+        frame: FrameType,
+        non_blocking: bool,
+        original: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Report the copy of `tensor` to `place`, make it, and mark its result.
+
+        `back`: the kind of wait when the copy goes to the host.
+        """
+        watch, marks = self._watch, self._watch.marks
+        from_device = watch.safely(lambda: marks.on_device(tensor), False)
+        to_device = place is not Place.HOST
+
+        def report() -> None:
+            if to_device:
+                watch.host_to_device(tensor, frame, non_blocking=non_blocking)
+            elif tensor.numel() > 0 and not non_blocking:
+                watch.report(back, frame)
+
+        if from_device != to_device:
+            watch.safely(report, None)
+        with watch.counted():
+            moved = original(tensor, *args, **kwargs)
+        if from_device == to_device or not watch.live:
+            return moved
+
+        def settle() -> Any:
+            result = moved
+            # A leaf that trains stays the very tensor that the optimizer or `.grad` knows.
+            leaf = tensor.is_leaf and tensor.requires_grad and torch.is_grad_enabled()
+            if moved is tensor and not (to_device and leaf):
+                result = alias(tensor)
+            marks.put(result, place)
+            if not to_device and non_blocking and tensor.numel() > 0:
+                marks.launch_copy(result)
+            return result
+
+        return watch.safely(settle, moved)
+
+
+def _non_blocking(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return `non_blocking` as given to `to`: by name, or the first bool by position."""
+    flags = [value for value in args[1:] if isinstance(value, bool)]
+    return bool(kwargs.get("non_blocking", flags[0] if flags else False))

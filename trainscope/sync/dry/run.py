@@ -1,0 +1,81 @@
+"""The dry run itself: starts and stops the probes, and says what they cannot see."""
+
+from __future__ import annotations
+
+from trainscope.sync.dry import cuda_calls, factories, loading, moves, reads
+from trainscope.sync.dry.devices import Devices
+from trainscope.sync.dry.mode import FollowMode, enter, leave
+from trainscope.sync.dry.patches import Patches
+from trainscope.sync.dry.watch import Observe, Watch
+
+__all__ = ["DryRun"]
+
+_ALWAYS = (
+    "dry run: how long a wait would block, and whether the copy it waits for is really slow",
+    "dry run: code under `if torch.cuda.is_available()` or `if device == 'cuda'`, which did not run",
+    "dry run: syncs inside CUDA libraries and custom CUDA extensions",
+    "dry run: results of compiled code under no_grad, which carry no sign of where they came from; "
+    "syncs inside a compiled region",
+    "dry run: operators on threads other than the one that started it, and in worker processes",
+    "dry run: a script with no source on disk, where a literal 'cpu' looks like a variable",
+)
+_NAMED = (
+    "dry run: a tensor stands for a GPU one when it was made with an explicit device, moved with "
+    ".to() or .cuda(), or computed from such; a device given as a literal 'cpu' is the host"
+)
+_UNNAMED = (
+    "dry run: the script names no device, so parameters and what follows from them stand for GPU "
+    "tensors, and the copies of its input data to the GPU, which it does not write, are not counted"
+)
+
+
+class DryRun:
+    """Reports every wait that the running script would make on a GPU; needs none.
+
+    `observe` is called as ``observe(kind, frame, internal=…)`` on the thread and at the time of
+    each wait, with a kind of the catalogue or ``"race"``; what it raises passes through.
+    """
+
+    def __init__(self, observe: Observe) -> None:
+        self._watch = Watch(observe)
+        self._patches = Patches()
+        self._mode: FollowMode | None = None
+
+    def start(self) -> None:
+        """Begin; does nothing when started."""
+        if self._mode is not None:
+            return
+        watch = self._watch
+        devices = Devices(watch)
+        devices.install(self._patches)
+        reads.install(watch, self._patches)
+        moves.install(watch, devices, self._patches)
+        factories.install(watch, devices, self._patches)
+        loading.install(watch, devices, self._patches)
+        cuda_calls.install(watch, self._patches)
+        self._mode = FollowMode(watch)
+        enter(self._mode)
+        watch.live = True
+
+    def stop(self) -> None:
+        """End, and put back all that was replaced; does nothing when stopped."""
+        if self._mode is None:
+            return
+        self._watch.live = False
+        leave(self._mode)
+        self._mode = None
+        self._patches.restore()
+
+    @property
+    def cannot_see(self) -> tuple[str, ...]:
+        """What this dry run has no way to know, in words."""
+        watch = self._watch
+        said = [_NAMED if watch.marks.names_device else _UNNAMED, *_ALWAYS]
+        if watch.small_pageable_copies:
+            said.append(
+                "dry run: whether the non_blocking copies of small pageable tensors wait "
+                f"({watch.small_pageable_copies} seen): only a measurement tells"
+            )
+        if watch.fault is not None:
+            said.append(f"dry run: everything after its own fault: {watch.fault}")
+        return tuple(said)

@@ -1,0 +1,149 @@
+"""Which dispatched operators wait for the GPU: one table, each row with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["LARGE_PAGEABLE_BYTES", "Wait", "waits_of"]
+
+LARGE_PAGEABLE_BYTES = 4 << 20
+"""From here on a non_blocking copy of pageable memory was measured to wait (H200, CUDA 13)."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A kind of wait, and how many waits of it one call makes on a GPU."""
+
+    kind: str
+    count: int
+    reason: str
+
+
+_ITEM = Wait("item-implicit", 1, "the operator needs the value as a number")
+_MASK = Wait("nonzero", 1, "how many elements are set gives the size of the result")
+_ONE_SIZE = Wait("size-readback", 1, "how many differ gives the size of the result")
+
+_TABLE: Mapping[str, Wait] = {
+    "aten::nonzero": _MASK,
+    "aten::masked_select": _MASK,
+    "aten::_unique": _ONE_SIZE,
+    "aten::_unique2": _ONE_SIZE,
+    "aten::unique_dim": _ONE_SIZE,
+    "aten::unique_consecutive": _ONE_SIZE,
+    "aten::unique_dim_consecutive": _ONE_SIZE,
+    # the least value is read to refuse negatives, the greatest to size the result
+    "aten::bincount": Wait("size-readback", 2, "least and greatest value are read"),
+    "aten::equal": Wait("item-implicit", 1, "the answer is a Python bool"),
+    "aten::allclose": Wait("item-implicit", 1, "the answer is a Python bool"),
+    "aten::_local_scalar_dense": _ITEM,
+    "aten::_linalg_check_errors": Wait("item-implicit", 1, "the error flag is read"),
+}
+
+_NO_SIZE = Wait("size-readback", 2, "the repeats are summed and checked for negatives")
+_FILL = Wait("item-implicit", 1, "the fill value is read")
+_SCALAR = Wait("h2d-scalar", 1, "the number is copied to the GPU")
+_INDEX = Wait("h2d-pageable", 1, "the index is copied to the GPU")
+
+OnDevice = Callable[[Tensor], bool]
+
+
+def waits_of(
+    name: str, args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+) -> tuple[Wait, ...]:
+    """Return the waits of one operator call; `name` is its schema name, such as aten::index."""
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(args, kwargs, on_device)
+    wait = _TABLE.get(name)
+    if wait is None or not _first_on_device(args, on_device):
+        return ()
+    return (wait,)
+
+
+def _first_on_device(args: Sequence[object], on_device: OnDevice) -> bool:
+    return bool(args) and isinstance(args[0], Tensor) and on_device(args[0])
+
+
+def _index(
+    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+) -> tuple[Wait, ...]:
+    if not _first_on_device(args, on_device):
+        return ()
+    return _index_waits(args[1], on_device)
+
+
+def _index_waits(indices: object, on_device: OnDevice) -> tuple[Wait, ...]:
+    found: list[Wait] = []
+    for index in _tensors(indices):
+        mask = index.dtype in (torch.bool, torch.uint8)
+        if mask and on_device(index):
+            found.append(_MASK)
+        elif not mask and index.dim() > 0 and not on_device(index):
+            # a mask on the host is turned into indices there and copied without a wait
+            found.append(_INDEX)
+    return tuple(found)
+
+
+def _index_put(
+    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+) -> tuple[Wait, ...]:
+    if not _first_on_device(args, on_device):
+        return ()
+    value = args[2]
+    accumulate = bool(args[3] if len(args) > 3 else kwargs.get("accumulate", False))
+    if not isinstance(value, Tensor):
+        return _index_waits(args[1], on_device)
+    indices = _tensors(args[1])
+    masks = [index for index in indices if index.dtype in (torch.bool, torch.uint8)]
+    if len(masks) == 1 and len(indices) == 1 and value.numel() == 1 and not accumulate:
+        return (_FILL,) if on_device(value) else ()  # becomes a masked fill: no size is needed
+    waits = _index_waits(indices, on_device)
+    return (*waits, _SCALAR) if value.dim() == 0 and not on_device(value) else waits
+
+
+def _masked_fill(
+    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+) -> tuple[Wait, ...]:
+    value = args[2] if len(args) > 2 else kwargs.get("value")
+    return (_FILL,) if isinstance(value, Tensor) and on_device(value) else ()
+
+
+def _repeat_interleave(
+    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+) -> tuple[Wait, ...]:
+    known = kwargs.get("output_size") is not None
+    return () if known or not _first_on_device(args, on_device) else (_NO_SIZE,)
+
+
+def _histc(
+    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+) -> tuple[Wait, ...]:
+    low = args[2] if len(args) > 2 else kwargs.get("min", 0)
+    high = args[3] if len(args) > 3 else kwargs.get("max", 0)
+    if low != high or not _first_on_device(args, on_device):
+        return ()
+    return (Wait("item-implicit", 2, "with no range given, least and greatest value are read"),)
+
+
+_SPECIAL: Mapping[
+    str, Callable[[Sequence[object], Mapping[str, object], OnDevice], tuple[Wait, ...]]
+] = {
+    "aten::index": _index,
+    "aten::index_put": _index_put,
+    "aten::index_put_": _index_put,
+    "aten::_index_put_impl_": _index_put,
+    "aten::masked_fill": _masked_fill,
+    "aten::masked_fill_": _masked_fill,
+    "aten::repeat_interleave": _repeat_interleave,
+    "aten::histc": _histc,
+}
+
+
+def _tensors(values: object) -> list[Tensor]:
+    if isinstance(values, (list, tuple)):
+        return [value for value in values if isinstance(value, Tensor)]
+    return []

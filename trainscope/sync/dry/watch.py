@@ -1,0 +1,138 @@
+"""What all probes of one dry run share: the marks, the way to report, and the off switch."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from trainscope.errors import TrainscopeError
+from trainscope.sync.dry.marks import Marks, Place
+from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES
+
+__all__ = ["Observe", "Watch"]
+
+T = TypeVar("T")
+
+_OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim") + os.sep
+
+
+class Observe(Protocol):
+    """Takes one wait: its kind, the frame of the call, whether it makes many reads."""
+
+    def __call__(self, kind: str, frame: FrameType, *, internal: bool = False) -> None:
+        """Take the wait; may raise `SyncError`, which passes through."""
+        ...
+
+
+class _Here(threading.local):
+    """What the probes of this thread are in the middle of."""
+
+    quiet = 0
+    """Depth of calls whose inner waits are counted already."""
+    indexing = 0
+    """Depth of subscripts whose Python lists and scalar indices are counted already."""
+    moving_to: Place | None = None
+    """Where the `Module.to` that runs now moves its tensors."""
+
+
+class Watch:
+    """Shared state of the probes; `live` is False outside a run, in a forked child, and after a
+    fault of ours."""
+
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+        self.marks = Marks()
+        self.here = _Here()
+        self.live = False
+        self.fault: str | None = None
+        self.small_pageable_copies = 0
+        _watches.add(self)
+
+    def report(
+        self, kind: str, frame: FrameType, *, count: int = 1, internal: bool = False
+    ) -> None:
+        """Report `count` waits of one kind, unless a wait around them is counted already."""
+        if self.here.quiet:
+            return
+        for _ in range(count):
+            self._observe(kind, frame, internal=internal)
+        if kind != "race":
+            self.marks.waits += 1
+
+    def reading(self, tensor: Tensor, kind: str, frame: FrameType, *, internal: bool) -> None:
+        """Report that the CPU reads values of `tensor`: a wait, a race, or nothing."""
+        if self.here.quiet:
+            return
+        if self.marks.on_device(tensor):
+            # The user wrote no read: an optimizer looks at a hyper-parameter given as a tensor.
+            if frame.f_code.co_filename.startswith(_OPTIMIZERS):
+                kind = "item-implicit"
+            self.report(kind, frame, internal=internal)
+        elif self.marks.in_flight(tensor):
+            self.report("race", frame)
+
+    def host_to_device(self, tensor: Tensor, frame: FrameType, *, non_blocking: bool) -> None:
+        """Report a copy of the host tensor `tensor` to the GPU, if it waits."""
+        if tensor.numel() == 0:
+            return
+        if self.marks.pinned(tensor):
+            if not non_blocking:
+                self.report("h2d-pinned", frame)
+        elif not non_blocking:
+            self.report("h2d-pageable", frame)
+        elif tensor.numel() * tensor.element_size() >= LARGE_PAGEABLE_BYTES:
+            self.report("h2d-nonblocking-pageable", frame)
+        else:
+            self.small_pageable_copies += 1
+
+    @contextmanager
+    def counted(self):
+        """Waits inside are counted already; a plain context manager for calls that are not hot."""
+        self.here.quiet += 1
+        try:
+            yield
+        finally:
+            self.here.quiet -= 1
+
+    def safely(self, work: Callable[[], T], otherwise: T) -> T:
+        """Do our own `work`; a fault in it ends the dry run with one warning, not the script."""
+        try:
+            return work()
+        except TrainscopeError:
+            raise
+        except Exception as error:
+            self.give_up(error)
+            return otherwise
+
+    def give_up(self, error: Exception) -> None:
+        """End the dry run because of a fault of ours."""
+        self.live = False
+        self.fault = f"{type(error).__name__}: {error}"
+        warnings.warn(
+            f"trainscope: the dry run stops here because of a fault of its own ({self.fault}); "
+            "the program goes on, later syncs are not seen",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+_watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+
+
+def _leave_child_alone() -> None:
+    """In a forked child, such as a DataLoader worker, nothing is observed."""
+    for watch in list(_watches):
+        watch.live = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_child_alone)
