@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from trainscope.metrics.lanes import RowBlock, make_block
+from trainscope.metrics.split import ROW_LIMIT, Groups
+from trainscope.metrics.values import row_kind
 from trainscope.trace.metrics import MetricRecord
 
-__all__ = ["ENTRY_LIMIT", "ROW_LIMIT", "Entry", "Generation"]
+__all__ = ["ENTRY_LIMIT", "Entry", "Generation"]
 
-ROW_LIMIT = 4096
-"""Rows of one kind on one device in a generation: 32 KiB at most."""
 ENTRY_LIMIT = 4096
 """``log`` calls in a generation, so that numbers alone cannot fill the memory either."""
 
 _VIEWS_AT_ONCE = 64
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One ``log`` call: the numbers, and where the tensors' values will arrive."""
-
-    step: int
-    time_unix_ns: int
-    names: tuple[str, ...]
-    """In the order given."""
-    numbers: dict[str, float | int]
-    places: tuple[tuple[Rows, int, list[str]], ...]
-    """For each copy: the rows, the first row, and the names in order."""
+_foreach_copy_ = torch._foreach_copy_  # pyright: ignore[reportPrivateImportUsage]
 
 
 class Rows:
@@ -54,6 +41,24 @@ class Rows:
         return self.views[first:end]
 
 
+Place = tuple[Rows, int, list[str]]
+"""Where one copy went: the rows, the first of them, and the names in order."""
+
+
+class Entry(NamedTuple):
+    """One ``log`` call: the numbers, and where the tensors' values will arrive.
+
+    A tuple, because a frozen dataclass takes a microsecond to make, on the loop's thread.
+    """
+
+    step: int
+    time_unix_ns: int
+    names: tuple[str, ...]
+    """In the order given."""
+    numbers: dict[str, float | int]
+    places: tuple[Place, ...]
+
+
 class Generation:
     """Rows for each device and kind, and the entries that point into them.
 
@@ -68,12 +73,39 @@ class Generation:
         """The rows for each device and source dtype met; several dtypes share rows."""
         self._rows: dict[tuple[torch.device, str], Rows] = {}
 
-    def rows(self, device: torch.device, kind: str) -> Rows:
-        """Return the rows of one kind on one device, allocated at their first use."""
-        rows = self._rows.get((device, kind))
+    def copy(self, groups: Groups) -> tuple[Place, ...] | None:
+        """Enqueue one fused copy for each device and dtype; None when they do not fit any more."""
+        if not groups:
+            return ()
+        places: list[Place] = []
+        # the two calls of torch.no_grad(), which itself takes over a microsecond
+        grad_was_on = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        try:
+            for key, (names, tensors) in groups.items():
+                rows = self.by_source.get(key)
+                if rows is None:
+                    rows = self._rows_for(key, names[0], tensors[0])
+                first = rows.used
+                if first + len(names) > ROW_LIMIT:
+                    return None
+                rows.block.note_write()
+                if key[1] is torch.uint64:
+                    tensors = [tensor.view(torch.int64) for tensor in tensors]
+                _foreach_copy_(rows.reserve(len(names)), tensors)
+                places.append((rows, first, names))
+        finally:
+            torch._C._set_grad_enabled(grad_was_on)
+        return tuple(places)
+
+    def _rows_for(
+        self, source: tuple[torch.device, torch.dtype], name: str, tensor: torch.Tensor
+    ) -> Rows:
+        key = source[0], row_kind(name, tensor)
+        rows = self._rows.get(key)
         if rows is None:
-            rows = Rows(make_block(device, kind, ROW_LIMIT))
-            self._rows[(device, kind)] = rows
+            rows = self._rows[key] = Rows(make_block(*key, ROW_LIMIT))
+        self.by_source[source] = rows
         return rows
 
     def may_seal(self) -> bool:

@@ -13,11 +13,11 @@ from trainscope.errors import ConfigError, MetricError, NonFiniteError
 from trainscope.metrics.arrivals import Arrivals
 from trainscope.metrics.delivery import Delivery
 from trainscope.metrics.fork import drop_in_child
-from trainscope.metrics.generation import ENTRY_LIMIT, ROW_LIMIT, Entry, Generation, Rows
+from trainscope.metrics.generation import ENTRY_LIMIT, Entry, Generation
 from trainscope.metrics.outlet import Outlet
 from trainscope.metrics.records import Sink, SinkContext
 from trainscope.metrics.reduce import Intervals, check_reduce
-from trainscope.metrics.values import check_name, host_number, row_kind, scalar
+from trainscope.metrics.split import split
 from trainscope.metrics.warn import warn
 from trainscope.metrics.worker import Worker
 from trainscope.trace.metrics import MetricsState
@@ -28,7 +28,6 @@ GENERATIONS = 4
 """One is filled, the others are on their way: the GPU may lag this many flushes behind."""
 
 _POLL_S = 0.002
-_Groups = dict[tuple[torch.device, torch.dtype], tuple[list[str], list[torch.Tensor]]]
 
 
 class MetricsLogger:
@@ -112,13 +111,13 @@ class MetricsLogger:
                 f"log: a CUDA graph is being captured, so {next(iter(values))!r} has no value yet; "
                 f"log the graph's output after graph.replay()"
             )
-        numbers, groups = self._sort(values)
+        numbers, groups = split(values, self._names)
         with self._lock:
             self._logged += 1
             entry_time_ns = time.time_ns()
             while (generation := self._current or self._renew()) is not None:
                 serial = generation.serial
-                places = self._copy(generation, groups)
+                places = generation.copy(groups)
                 if places is None:
                     self._seal()
                     continue
@@ -148,59 +147,6 @@ class MetricsLogger:
     def latest(self, name: str) -> float | int | None:
         """Return the newest value of ``name`` that has arrived, None before the first."""
         return self._arrivals.latest.get(name)
-
-    def _sort(self, values: Mapping[str, object]) -> tuple[dict[str, float | int], _Groups]:
-        """Split into plain numbers, and tensors by device and dtype."""
-        numbers: dict[str, float | int] = {}
-        groups: _Groups = {}
-        for name, value in values.items():
-            if name not in self._names:
-                check_name(name)
-                self._names.add(name)
-            if isinstance(value, torch.Tensor):
-                if type(value) is not torch.Tensor or value.dim():
-                    value = scalar(name, value)
-                key = (value.device, value.dtype)
-                group = groups.get(key)
-                if group is None:
-                    row_kind(name, value)
-                    groups[key] = ([name], [value])
-                else:
-                    group[0].append(name)
-                    group[1].append(value)
-            elif type(value) is float or type(value) is int:
-                numbers[name] = value
-            else:
-                numbers[name] = host_number(name, value)
-        if groups and len(values) > ROW_LIMIT:
-            raise MetricError(
-                f"log: {len(values)} values in one call; at most {ROW_LIMIT} fit, "
-                f"so log them in several calls"
-            )
-        return numbers, groups
-
-    def _copy(
-        self, generation: Generation, groups: _Groups
-    ) -> tuple[tuple[Rows, int, list[str]], ...] | None:
-        """Enqueue one fused copy for each device and dtype; None when the rows are full."""
-        if not groups:
-            return ()
-        places: list[tuple[Rows, int, list[str]]] = []
-        with torch.no_grad():
-            for key, (names, tensors) in groups.items():
-                rows = generation.by_source.get(key)
-                if rows is None:
-                    kind = row_kind(names[0], tensors[0])
-                    rows = generation.by_source[key] = generation.rows(key[0], kind)
-                first = rows.used
-                if first + len(names) > ROW_LIMIT:
-                    return None
-                rows.block.note_write()
-                if key[1] is torch.uint64:
-                    tensors = [tensor.view(torch.int64) for tensor in tensors]
-                torch._foreach_copy_(rows.reserve(len(names)), tensors)
-                places.append((rows, first, names))
-        return tuple(places)
 
     def _renew(self) -> Generation | None:
         self._current = self._delivery.take_free()
@@ -239,17 +185,13 @@ class MetricsLogger:
     def _ask_for_rows(self) -> None:
         """Tell the loop that its rows are due, or seal them here when it does not come by."""
         generation = self._current
-        now_s, interval_s = time.monotonic(), self._worker.interval_s
-        if (
-            generation is None
-            or not generation.entries
-            or now_s - self._sealed_s < 0.9 * interval_s
-        ):
+        now_s, wait_s = time.monotonic(), 0.9 * self._worker.interval_s
+        if generation is None or not generation.entries or now_s - self._sealed_s < wait_s:
             return
         if not self._due:
             self._due_s = now_s
             self._due = True
-        elif now_s - self._due_s >= 0.9 * interval_s and self._lock.acquire(blocking=False):
+        elif now_s - self._due_s >= wait_s and self._lock.acquire(blocking=False):
             # evaluating or saving a checkpoint, say: the last values are not to wait for its end
             try:
                 if self._current is not None and self._current.may_seal():
@@ -270,7 +212,7 @@ class MetricsLogger:
             time.sleep(_POLL_S)
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Deliver what is left and close the sinks, waiting at most ``timeout_s``; say what is lost.
+        """Deliver what is left, close the sinks, and say what is lost; waits at most ``timeout_s``.
 
         Later ``log`` calls do nothing, nor does a second ``close``.
         """

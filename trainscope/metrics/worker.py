@@ -30,6 +30,8 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._closing = False
         self._done = False
+        self._rounds_asked = 0
+        self._rounds_done = 0
         drop_in_child(self)
 
     @property
@@ -55,6 +57,15 @@ class Worker:
     def again_in(self, seconds: float) -> None:
         """From within a task: run the tasks again after ``seconds``, if that is sooner."""
         self._next_s = min(self._next_s, seconds)
+
+    def run_now(self, timeout_s: float = 5.0) -> None:
+        """Run every task now, on the worker, and wait for it, at most ``timeout_s``."""
+        # the round that is under way may have passed a task already: only the next one counts
+        self._rounds_asked = asked = self._rounds_asked + 1
+        deadline_s = time.monotonic() + timeout_s
+        while self.running and self._rounds_done < asked and time.monotonic() < deadline_s:
+            self.wake()
+            time.sleep(0.001)
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Run every task a last time and end the thread, waiting at most ``timeout_s`` for it."""
@@ -88,6 +99,7 @@ class Worker:
         self._done = True
 
     def _run_tasks(self) -> None:
+        asked = self._rounds_asked
         for task in tuple(self._tasks):
             try:
                 task()
@@ -95,3 +107,4 @@ class Worker:
                 self._tasks.remove(task)
                 name = getattr(task, "__qualname__", repr(task))
                 warn(f"background task {name} failed and is switched off: {error!r}")
+        self._rounds_done = asked

@@ -1,4 +1,4 @@
-"""Where logged values go: ``Jsonl``, ``Console``, ``TensorBoard`` and ``Wandb``, loaded when used."""
+"""Where logged values go: ``Jsonl``, ``Console``, ``TensorBoard``, ``Wandb``; loaded when used."""
 
 from __future__ import annotations
 
