@@ -1,0 +1,85 @@
+"""Calls of what ``torch.compile(model)`` returned, whether it was made before ``wrap`` or after.
+
+Such an object holds the bound ``__call__`` the model had when it was compiled, or traces straight
+into ``forward``, so the patch on the model's class may never be asked.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch.compiler import is_dynamo_compiling
+
+from trainscope.record.hooks.methods import CALLS, Entry
+from trainscope.record.hooks.patch import Patch, hide_from_dynamo
+from trainscope.record.hooks.watch import stays_beneath
+
+__all__ = ["COMPILED", "original"]
+
+
+def original(model: torch.nn.Module) -> torch.nn.Module:
+    """The module the user wrote, when ``model`` is a compiled one."""
+    while (inner := vars(model).get("_modules", {}).get("_orig_mod")) is not None:
+        model = inner
+    return model
+
+
+def _entry(model: torch.nn.Module) -> Entry | None:
+    """The entry of the compiled module, or of what a DDP-like shell around it holds."""
+    found: torch.nn.Module | None = original(model)
+    while found is not None:
+        entry = CALLS.entries.get(id(found))
+        if entry is not None:
+            return entry
+        found = vars(found).get("_modules", {}).get("module")
+    return None
+
+
+class CompiledCalls:
+    """The patch on torch's class of compiled modules, held once for all who need it."""
+
+    def __init__(self) -> None:
+        self._holders = 0
+        self._patch: Patch | None = None
+
+    def hold(self) -> None:
+        """Patch, if nobody did yet."""
+        from torch._dynamo.eval_frame import OptimizedModule
+
+        self._holders += 1
+        if self._patch is None or not self._patch.on_top:
+            self._patch = Patch(OptimizedModule, "__call__", _wrapped(vars(OptimizedModule)))
+
+    def release(self) -> tuple[str, ...]:
+        """Unpatch when the last holder is gone; in words what must stay."""
+        self._holders -= 1
+        if self._holders or self._patch is None:
+            return ()
+        removed = self._patch.remove()
+        self._patch = None
+        return () if removed else (stays_beneath("OptimizedModule.__call__"),)
+
+
+def _wrapped(namespace: Any) -> Any:
+    own = namespace.get("__call__", torch.nn.Module.__call__)
+
+    def call_compiled(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():
+            return own(self, *args, **kwargs)
+        entry = _entry(self)
+        watcher = None if entry is None else entry.watcher
+        token = None if watcher is None else watcher.begin(self, args)
+        if watcher is None or token is None:
+            return own(self, *args, **kwargs)
+        try:
+            return own(self, *args, **kwargs)
+        finally:
+            watcher.end(token)
+
+    hide_from_dynamo(call_compiled)
+    return functools.wraps(own)(call_compiled)
+
+
+COMPILED = CompiledCalls()

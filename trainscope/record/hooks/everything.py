@@ -1,0 +1,102 @@
+"""Every model and every optimizer of a program, for ``trainscope run``."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.compiler import is_dynamo_compiling
+
+from trainscope.record.hooks.patch import Patch, hide_from_dynamo
+from trainscope.record.hooks.watch import Watched, Watcher, stays_beneath
+
+__all__ = ["EVERY_MODEL", "NEW_OPTIMIZERS", "EveryModel", "NewOptimizers", "living_optimizers"]
+
+
+class EveryModel(Watched):
+    """``__call__`` of ``torch.nn.Module`` itself, patched while anyone watches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patch: Patch | None = None
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell ``watcher`` of each call of any module."""
+        self.add(watcher)
+        if self._patch is None or not self._patch.on_top:
+            wrapper = _wrapped_call(self, vars(torch.nn.Module)["__call__"])
+            self._patch = Patch(torch.nn.Module, "__call__", wrapper)
+
+    def unwatch(self, watcher: Watcher) -> tuple[str, ...]:
+        """Forget ``watcher`` and unpatch when none is left; in words what must stay."""
+        self.discard(frozenset([watcher]))
+        if self.watchers or self._patch is None:
+            return ()
+        removed = self._patch.remove()
+        self._patch = None
+        return () if removed else (stays_beneath("torch.nn.Module.__call__"),)
+
+
+def _wrapped_call(watched: Watched, own: Any) -> Any:
+    def call_any(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():
+            return own(self, *args, **kwargs)
+        watcher = watched.watcher
+        token = None if watcher is None else watcher.begin(self, args)
+        if watcher is None or token is None:
+            return own(self, *args, **kwargs)
+        try:
+            return own(self, *args, **kwargs)
+        finally:
+            watcher.end(token)
+
+    hide_from_dynamo(call_any)
+    return functools.wraps(own)(call_any)
+
+
+class NewOptimizers:
+    """Tells of every optimizer when it is made, copied or unpickled."""
+
+    _NAME = "_patch_step_function"  # torch calls it at the end of __init__ and of __setstate__
+
+    def __init__(self) -> None:
+        self._told: list[Callable[[torch.optim.Optimizer], None]] = []
+        self._patch: Patch | None = None
+
+    def tell(self, added: Callable[[torch.optim.Optimizer], None]) -> None:
+        """Call ``added`` with each new optimizer."""
+        self._told.append(added)
+        if self._patch is None or not self._patch.on_top:
+            prepare = vars(torch.optim.Optimizer)[self._NAME]
+            self._patch = Patch(torch.optim.Optimizer, self._NAME, self._wrapped(prepare))
+
+    def forget(self, added: Callable[[torch.optim.Optimizer], None]) -> tuple[str, ...]:
+        """Call ``added`` no more and unpatch when none is left; in words what must stay."""
+        if added in self._told:
+            self._told.remove(added)
+        if self._told or self._patch is None:
+            return ()
+        removed = self._patch.remove()
+        self._patch = None
+        return () if removed else (stays_beneath(f"torch.optim.Optimizer.{self._NAME}"),)
+
+    def _wrapped(self, prepare: Any) -> Any:
+        @functools.wraps(prepare)
+        def prepare_and_tell(optimizer: torch.optim.Optimizer) -> None:
+            prepare(optimizer)
+            for added in self._told:
+                added(optimizer)
+
+        return prepare_and_tell
+
+
+def living_optimizers() -> list[torch.optim.Optimizer]:
+    """Those made before; a walk over every object, so for once and not for a loop."""
+    return [each for each in gc.get_objects() if isinstance(each, torch.optim.Optimizer)]
+
+
+EVERY_MODEL = EveryModel()
+NEW_OPTIMIZERS = NewOptimizers()

@@ -1,0 +1,167 @@
+"""``Hooks``: the ranges ``forward``, ``backward`` and ``optimizer`` with no edit in the loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from trainscope.errors import ConfigError
+from trainscope.record.hooks.compiled import COMPILED, original
+from trainscope.record.hooks.engine import ENGINE
+from trainscope.record.hooks.everything import EVERY_MODEL, NEW_OPTIMIZERS, living_optimizers
+from trainscope.record.hooks.methods import CALLS, STEPS
+from trainscope.record.hooks.ranges import LoopRanges, RangeRecorder
+from trainscope.record.hooks.unseen import unseen_forwards, unseen_optimizer_steps
+from trainscope.record.hooks.watchers import (
+    BackwardWatcher,
+    EveryModelWatcher,
+    ForwardWatcher,
+    ModuleWatcher,
+    StepWatcher,
+)
+
+__all__ = ["Hooks"]
+
+
+class Hooks:
+    """Opens ranges of ``recorder`` around what is added, until ``remove``.
+
+    Only outermost calls on the loop's thread open one, and nothing is put on a model. An error of
+    the recorder turns the hooks off with one warning; results and exceptions of the user's code
+    pass through. Any number of Hooks may watch the same objects.
+    """
+
+    def __init__(self, recorder: RangeRecorder) -> None:
+        self._ranges = LoopRanges(recorder)
+        self._forwards: list[ForwardWatcher] = []
+        self._modules: list[ModuleWatcher] = []
+        self._steps: list[StepWatcher] = []
+        self._backward: BackwardWatcher | None = None
+        self._every_model: EveryModelWatcher | None = None
+        self._holds_compiled = False
+        self._notes: list[str] = []
+        self.watches_optimizers = False
+        """Whether any optimizer was ever added: else no step count is known."""
+
+    def add_model(self, model: torch.nn.Module, module_depth: int = 0) -> None:
+        """Open ``forward`` (or ``evaluation``) around each call of ``model``.
+
+        ``module_depth`` adds a range for each submodule down to that depth, named by its path.
+        """
+        if not isinstance(model, torch.nn.Module):
+            raise ConfigError(
+                f"model must be a torch.nn.Module, not {type(model).__name__}; "
+                "for anything else use `with scope.phase('forward'):`"
+            )
+        if isinstance(module_depth, bool) or not isinstance(module_depth, int) or module_depth < 0:
+            raise ConfigError(
+                f"module_depth must be an integer of 0 or more, not {module_depth!r}; "
+                "0 opens no range for submodules"
+            )
+        try:
+            self._see_backward()
+            self._see_compiled()
+            target = original(model)
+            if not CALLS.told(target, self._forwards):
+                watcher = ForwardWatcher(self._ranges, type(target).__name__)
+                self._forwards.append(watcher)
+                CALLS.watch(target, watcher)
+            self._add_submodules(target, "", module_depth)
+        except Exception as error:
+            self._ranges.fail(error)
+
+    def add_optimizer(self, optimizer: Any) -> None:
+        """Open ``optimizer`` around each ``optimizer.step()``."""
+        if not callable(getattr(optimizer, "step", None)):
+            raise ConfigError(
+                f"optimizer must have a callable `step`, and {type(optimizer).__name__} has none; "
+                "pass optimizers one by one: scope.wrap(model, optimizer_a, optimizer_b)"
+            )
+        try:
+            self._see_backward()
+            self._watch_step(optimizer)
+        except Exception as error:
+            self._ranges.fail(error)
+
+    def add_everything(self) -> None:
+        """Open ranges around the outermost call of any module and the step of any optimizer."""
+        try:
+            self._see_backward()
+            self.watches_optimizers = True
+            if self._every_model is None:
+                self._every_model = EveryModelWatcher(self._ranges, "any module")
+                EVERY_MODEL.watch(self._every_model)
+                NEW_OPTIMIZERS.tell(self._added_later)
+                for optimizer in living_optimizers():
+                    self._watch_step(optimizer)
+        except Exception as error:
+            self._ranges.fail(error)
+
+    def remove(self) -> None:
+        """Take every hook away; ``not_seen`` names what must stay because other code wrapped it."""
+        self._notes += self._silences()
+        self._ranges.active = False
+        every, backward = self._every_model, self._backward
+        self._notes += CALLS.unwatch(frozenset([*self._forwards, *self._modules]))
+        self._notes += STEPS.unwatch(frozenset(self._steps))
+        if backward is not None:
+            self._notes += ENGINE.unwatch(backward)
+        if every is not None:
+            self._notes += EVERY_MODEL.unwatch(every)
+            self._notes += NEW_OPTIMIZERS.forget(self._added_later)
+        if self._holds_compiled:
+            self._notes += COMPILED.release()
+        self._forwards, self._modules, self._steps = [], [], []
+        self._backward, self._every_model, self._holds_compiled = None, None, False
+
+    def not_seen(self) -> tuple[str, ...]:
+        """What the hooks know that they could not see, in words."""
+        return (*self._notes, *self._silences())
+
+    def _silences(self) -> tuple[str, ...]:
+        ranges = self._ranges
+        every = self._every_model
+        forwards = self._forwards if every is None or self._forwards else [every]
+        failed = () if ranges.failure is None else (f"ranges after an error: {ranges.failure}",)
+        return (
+            *failed,
+            *unseen_forwards(forwards, ranges.backward_steps),
+            *unseen_optimizer_steps(self._steps, ranges.backward_steps),
+        )
+
+    def _added_later(self, optimizer: torch.optim.Optimizer) -> None:
+        try:
+            self._watch_step(optimizer)
+        except Exception as error:
+            self._ranges.fail(error)
+
+    def _watch_step(self, optimizer: Any) -> None:
+        self.watches_optimizers = True
+        if not STEPS.told(optimizer, self._steps):
+            watcher = StepWatcher(self._ranges, type(optimizer).__name__)
+            self._steps.append(watcher)
+            STEPS.watch(optimizer, watcher)
+
+    def _add_submodules(self, module: torch.nn.Module, path: str, depth: int) -> None:
+        if depth == 0:
+            return
+        for name, child in module.named_children():
+            target = original(child)
+            child_path = f"{path}{name}"
+            if not CALLS.told(target, self._modules):
+                watcher = ModuleWatcher(self._ranges, child_path)
+                self._modules.append(watcher)
+                CALLS.watch(target, watcher)
+            self._add_submodules(target, f"{child_path}.", depth - 1)
+
+    def _see_backward(self) -> None:
+        if self._backward is None:
+            self._backward = BackwardWatcher(self._ranges)
+            if not ENGINE.watch(self._backward):
+                self._notes.append(f"backward: torch {torch.__version__} has no known entry to it")
+
+    def _see_compiled(self) -> None:
+        if not self._holds_compiled:
+            COMPILED.hold()
+            self._holds_compiled = True

@@ -1,0 +1,58 @@
+"""One attribute of a class or a module replaced, and put back exactly as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Patch", "hide_from_dynamo"]
+
+_ABSENT = object()
+
+
+class Patch:
+    """``replacement`` stands at ``owner.name`` until ``remove``.
+
+    An attribute that ``owner`` inherited is deleted again, not copied down.
+    """
+
+    def __init__(self, owner: Any, name: str, replacement: Any) -> None:
+        self.owner = owner
+        self.name = name
+        self.replacement = replacement
+        self._before = vars(owner).get(name, _ABSENT)
+        setattr(owner, name, replacement)
+
+    @property
+    def on_top(self) -> bool:
+        """Whether nobody has put something else in its place since."""
+        return vars(self.owner).get(self.name, _ABSENT) is self.replacement
+
+    def remove(self) -> bool:
+        """Put back what was there; False, changing nothing, when someone replaced ours since.
+
+        Then whoever did so still calls ours, which must pass straight through from here on.
+        """
+        if not self.on_top:
+            return False
+        if self._before is _ABSENT:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, self._before)
+        return True
+
+
+def hide_from_dynamo(function: Any) -> None:
+    """Let torch.compile run ``function`` as plain Python and compile what it calls.
+
+    It is what torch does with the frames of ``Module.__call__``. If ours were compiled as the
+    outermost frame, all classes would share its recompile limit, and forward hooks that today
+    run outside the compiled region would be traced into it. When a larger compiled function
+    inlines ours, the early ``is_dynamo_compiling`` return counts instead.
+
+    This loads ``torch._dynamo``, which creating any optimizer does as well.
+    """
+    import torch._dynamo.eval_frame
+
+    skip_code = getattr(torch._dynamo.eval_frame, "skip_code", None)
+    if skip_code is not None:
+        skip_code(function.__code__)

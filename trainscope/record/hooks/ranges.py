@@ -1,0 +1,140 @@
+"""Which ranges the loop's thread has open, so that only outermost calls open one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+import weakref
+from collections.abc import Callable
+from threading import get_ident
+from typing import Protocol
+
+import torch
+from torch._guards import TracingContext
+
+from trainscope.sync.loop import LoopState
+
+__all__ = ["LoopRanges", "RangeRecorder"]
+
+_running_backward = torch._C._current_graph_task_id  # -1 when this thread runs no backward
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+
+
+class RangeRecorder(Protocol):
+    """What the hooks need of a recorder."""
+
+    loop: LoopState
+    step: int
+    forwards: int
+    backwards: int
+    optimizer_steps: int
+    on_event: Callable[[str], None] | None
+
+    def open(self, name: str) -> int:
+        """Begin a range; the token closes it."""
+        ...
+
+    def close(self, token: int) -> None:
+        """End a range, and any that was left open inside it."""
+        ...
+
+
+class LoopRanges:
+    """The state all watchers of one recorder share.
+
+    ``active`` turns False for good when the recorder raises, and in a forked child.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "active",
+        "backward_steps",
+        "failure",
+        "in_backward",
+        "in_forward",
+        "in_optimizer",
+        "last_backward_step",
+        "loop",
+        "recorder",
+    )
+
+    def __init__(self, recorder: RangeRecorder) -> None:
+        self.recorder = recorder
+        self.loop = recorder.loop
+        self.active = True
+        self.failure: str | None = None
+        self.in_forward = False
+        self.in_backward = False
+        self.in_optimizer = False
+        self.backward_steps = 0
+        """Steps with at least one training backward; outside a step each backward counts."""
+        self.last_backward_step = -1
+        _ALIVE.add(self)
+        _watch_forks()
+
+    def elsewhere(self) -> bool:
+        """Off, on another thread than the loop's, or inside a running backward."""
+        return not self.active or get_ident() != self.loop.thread_id or _running_backward() != -1
+
+    def open(self, event: str) -> int:
+        """Announce ``event`` to whoever infers the steps, then open the range of that name."""
+        recorder = self.recorder
+        if recorder.on_event is not None:
+            recorder.on_event(event)
+        return recorder.open(event)
+
+    def close(self, token: int) -> None:
+        """Close a range; never raises an ``Exception``."""
+        try:
+            self.recorder.close(token)
+        except Exception as error:
+            self.fail(error)
+
+    def count_backward(self) -> None:
+        """Count a training backward, and its step once."""
+        self.recorder.backwards += 1
+        step = self.recorder.step
+        if step < 0 or step != self.last_backward_step:
+            self.last_backward_step = step
+            self.backward_steps += 1
+
+    def fail(self, error: Exception) -> None:
+        """Turn all hooks of this recorder off, with one warning, because of an error of ours."""
+        if not self.active:
+            return
+        self.active = False
+        self.failure = f"{type(error).__name__}: {error}"
+        text = (
+            "trainscope no longer records forward, backward and optimizer ranges, because of an "
+            f"error of its own ({self.failure}); your loop goes on unchanged."
+        )
+        try:
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+        except RuntimeWarning:  # under -W error a warning of ours would end the user's loop
+            print(text, file=sys.stderr)
+
+
+def _compiling() -> bool:
+    """Whether torch traces on this thread: it then calls models and ``autograd.grad`` itself.
+
+    Tracing always sets dispatch modes, so this slower question is asked only where there are any.
+    """
+    return torch.compiler.is_compiling() or TracingContext.try_get() is not None
+
+
+_ALIVE: weakref.WeakSet[LoopRanges] = weakref.WeakSet()
+_FORKS_WATCHED = False
+
+
+def _watch_forks() -> None:
+    """A forked child inherits the patches, and the thread id too; it must record nothing."""
+    global _FORKS_WATCHED
+    if not _FORKS_WATCHED and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget_after_fork)
+        _FORKS_WATCHED = True
+
+
+def _forget_after_fork() -> None:
+    for ranges in _ALIVE:
+        ranges.active = False

@@ -1,0 +1,59 @@
+"""In words, which calls the hooks could not see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainscope.record.hooks.watchers import ForwardWatcher, StepWatcher
+
+__all__ = ["unseen_forwards", "unseen_optimizer_steps"]
+
+_MANY = 10
+"""Steps with a backward that must pass without a call before a silence is worth a word."""
+
+
+def unseen_forwards(watchers: Sequence[ForwardWatcher], backward_steps: int) -> tuple[str, ...]:
+    """A sentence for each model that was never called, or no more, in steps with a backward."""
+    return _silent(
+        watchers,
+        "forward",
+        "calls",
+        backward_steps,
+        "it may run inside a larger compiled function, or the loop may call a method of the model "
+        "instead of the model",
+    )
+
+
+def unseen_optimizer_steps(watchers: Sequence[StepWatcher], backward_steps: int) -> tuple[str, ...]:
+    """The same for each optimizer's ``step``."""
+    return _silent(
+        watchers,
+        "optimizer step",
+        "calls",
+        backward_steps,
+        "it may run inside a larger compiled function, or through a bound `step` that was taken "
+        "before wrap",
+    )
+
+
+def _silent(
+    watchers: Sequence[ForwardWatcher] | Sequence[StepWatcher],
+    what: str,
+    calls: str,
+    backward_steps: int,
+    why: str,
+) -> tuple[str, ...]:
+    sentences: list[str] = []
+    for watcher in watchers:
+        silent_steps = backward_steps - watcher.seen_at
+        if watcher.calls == 0 and backward_steps > 0:
+            seen = f"0 {calls} seen in {backward_steps} steps with a backward"
+        elif silent_steps >= max(_MANY, backward_steps // 2):
+            seen = (
+                f"last seen in step {watcher.seen_step}, and not in the {silent_steps} later "
+                "steps with a backward"
+            )
+        else:
+            continue
+        sentences.append(f"{what} of {watcher.label}: {seen}; {why}")
+    return tuple(sentences)
