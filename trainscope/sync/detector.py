@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
 
-import torch
-
 from trainscope.errors import ConfigError
+from trainscope.sync.armed_steps import ArmedSteps
+from trainscope.sync.live import Live
 from trainscope.sync.loop import LoopState
+from trainscope.sync.messages import sync_error, warn_sync
+from trainscope.sync.place import place
+from trainscope.sync.process import DRY, LIVE, cuda_present
 from trainscope.sync.sites import Sites
 from trainscope.trace.syncs import DetectorState, SyncSite
 
@@ -17,7 +22,14 @@ MODES = ("record", "warn", "error", "off")
 
 
 class SyncDetector:
-    """Records every wait for the GPU by site while it is started; also a context manager."""
+    """Records every wait for the GPU by site while it is started; also a context manager.
+
+    `mode`: ``record`` counts; ``warn`` also warns once a site, at the user's line; ``error``
+    also raises `SyncError` at each wait of the loop's thread that `allow_sync` does not permit,
+    after the wait, within steps where a `loop` is given; ``off`` installs nothing.
+    `dry_run`: find the waits that a GPU would cause, on a machine without one; None: where there
+    is no GPU. `loop`: where the loop is; one of its own if None. Raises `ConfigError`.
+    """
 
     def __init__(
         self, mode: str = "record", *, dry_run: bool | None = None, loop: LoopState | None = None
@@ -25,15 +37,35 @@ class SyncDetector:
         if mode not in MODES:
             raise ConfigError(f"mode={mode!r} is not one of {', '.join(MODES)}")
         self.mode = mode
-        self.dry_run = not torch.cuda.is_available() if dry_run is None else dry_run
+        self.dry_run = dry_run if dry_run is not None else mode != "off" and not cuda_present()
         self.loop = LoopState() if loop is None else loop
+        self._steps_only = loop is not None
+        self._installation = DRY if self.dry_run else LIVE
         self._sites = Sites()
+        self._steps = ArmedSteps()
+        self._started = False
+        self._fault: Exception | None = None
+        self._version: object = None
+        self._changed_steps = 0
+        self._source_blind: tuple[str, ...] = ()
 
+    # ---- while it looks -----------------------------------------------------------------------
     def start(self) -> None:
         """Begin to see waits; does nothing when started."""
+        if self._started or self.mode == "off" or self._fault is not None:
+            return
+        self._installation.add(self)
+        self._started = True
+        self._version = self._filters_version()
 
     def stop(self) -> None:
         """Stop seeing waits and take everything out again; does nothing when stopped."""
+        if not self._started:
+            return
+        self._steps.end(self._hidden())
+        self._source_blind = self._blind()
+        self._started = False
+        self._installation.remove(self)
 
     def __enter__(self) -> SyncDetector:
         self.start()
@@ -48,21 +80,111 @@ class SyncDetector:
         self.stop()
 
     def begin_step(self, step: int) -> None:
-        """Check that the detector is still whole, as step number `step` begins."""
+        """Check, as step number `step` begins, that the detector is still whole; repair it."""
+        if self._started:
+            self._steps.begin(step, self._hidden())
 
+    def _live(self) -> Live | None:
+        source = self._installation.source
+        return source if isinstance(source, Live) else None
+
+    def _hidden(self) -> str | None:
+        """Put the warnings filter first again; return what had hidden it, if anything."""
+        live = self._live()
+        if live is None:
+            return None
+        hidden = live.armed.repair()
+        if hidden is None and live.armed.wished == 2:
+            hidden = "the program set torch's sync debug mode to 'error'"
+        version = self._filters_version()
+        if version != self._version:
+            self._version = version
+            self._changed_steps += hidden is None and self._steps.running is not None
+        return hidden
+
+    def _filters_version(self) -> object:
+        live = self._live()
+        return None if live is None else live.armed.version()
+
+    # ---- what it saw --------------------------------------------------------------------------
     def sites(self) -> tuple[SyncSite, ...]:
         """Return the sites seen so far, most frequent first, then by file and line."""
         return self._sites.snapshot()
 
     def state(self) -> DetectorState:
         """Return how far the detector could see."""
-        return DetectorState(mode=self.mode, dry_run=self.dry_run, cannot_see=self.cannot_see)
+        steps = self._steps
+        over = steps.running is not None and steps.running != self.loop.step
+        armed = steps.count + over
+        live = self._live()
+        if not self.dry_run and (live is None or not live.armed.available):
+            armed = 0
+        return DetectorState(
+            mode=self.mode,
+            dry_run=self.dry_run,
+            armed_steps=armed,
+            disarmed=steps.disarmed(),
+            cannot_see=self.cannot_see,
+            races=self._sites.races(),
+        )
 
     @property
     def cannot_see(self) -> tuple[str, ...]:
         """Waits and facts that cannot be known here, in words."""
-        return ()
+        words = list(self._blind() if self._started else self._source_blind)
+        if self._changed_steps:
+            words.append(
+                f"implicit waits inside a catch_warnings block, of which {self._changed_steps} "
+                "steps had one"
+            )
+        if self._sites.overflow:
+            words.append(f"where {self._sites.overflow} waits were: the table of sites was full")
+        if self._fault is not None:
+            words.append(f"anything after a fault of trainscope's own: {self._fault!r}")
+        return tuple(words)
 
+    def _blind(self) -> tuple[str, ...]:
+        source = self._installation.source
+        return () if source is None else source.cannot_see
+
+    # ---- what the installation tells ----------------------------------------------------------
+    def take(
+        self,
+        kind: str,
+        frame: FrameType | None,
+        blocked_ns: int | None,
+        internal: bool,
+        allowed: str | None,
+    ) -> BaseException | None:
+        """Count one wait; return the error to raise at the user's line, or None."""
+        where = place(self.loop, frame)
+        new = self._sites.record(
+            kind,
+            frame,
+            phase=where.phase,
+            thread=where.thread,
+            during=where.during,
+            allowed=allowed,
+            blocked_ns=blocked_ns,
+            internal=internal,
+        )
+        if kind == "race" or allowed is not None:
+            return None
+        if self.mode == "error" and where.thread in ("main", "autograd"):
+            return sync_error(kind, frame) if self._forbids() else None
+        if new and self.mode == "warn":
+            warn_sync(kind, frame, {})
+        return None
+
+    def _forbids(self) -> bool:
+        return not self._steps_only or self.loop.step is not None
+
+    def failed(self, fault: Exception) -> None:
+        """Learn that a fault of trainscope's own has switched everything off."""
+        self._fault = fault
+        self._started = False
+
+    # ---- an observer by itself, for a source that is not shared --------------------------------
     def _observe(
         self,
         kind: str,
@@ -70,19 +192,19 @@ class SyncDetector:
         blocked_ns: int | None = None,
         internal: bool = False,
     ) -> None:
-        """Take one wait from a probe or from the dry run.
+        """See `trainscope.sync.observer.Observer`."""
+        error = self.take(kind, frame, blocked_ns, internal, None)
+        if error is not None:
+            raise error
 
-        `kind`: a name of `KINDS`, or ``"race"``. `frame`: the innermost Python frame at the wait
-        (our own frames and library frames are skipped from there outwards). `blocked_ns`: None
-        when not timed. `internal`: one user call that makes many reads (`print`), given once.
-        Raises `SyncError` where the user's settings forbid the wait; let it through.
-        """
-        self._sites.record(
-            kind,
-            frame,
-            phase=self.loop.phase,
-            thread="main",
-            during=self.loop.during(),
-            blocked_ns=blocked_ns,
-            internal=internal,
-        )
+    def h2d_range(self) -> AbstractContextManager[object] | None:
+        """See `trainscope.sync.observer.Observer`."""
+        loop = self.loop
+        wanted = loop.h2d is not None and loop.phase is None and loop.step is not None
+        if wanted and loop.h2d is not None and threading.get_ident() == loop.thread_id:
+            return loop.h2d()
+        return None
+
+    def fail(self, fault: Exception) -> None:
+        """See `trainscope.sync.observer.Observer`."""
+        self.failed(fault)

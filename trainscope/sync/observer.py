@@ -32,6 +32,10 @@ class Observer(Protocol):
         """Return the range to enter around a copy to the device, or None when none is wanted."""
         ...
 
+    def fail(self, fault: Exception) -> None:
+        """Take everything out after a fault of trainscope's own."""
+        ...
+
 
 class Source(Protocol):
     """What sees waits between `start` and `stop`, and reports them to its observer."""
@@ -44,6 +48,7 @@ class Source(Protocol):
         """Stop, and put back everything that was replaced."""
         ...
 
+    @property
     def cannot_see(self) -> tuple[str, ...]:
-        """Return the waits and facts that this source has no way to know, in words."""
+        """The waits and facts that this source has no way to know, in words."""
         ...

@@ -13,7 +13,7 @@ OWN_THREAD_PREFIX = "trainscope"
 _here = threading.local()
 
 
-class own_work:  # noqa: N801 - reads as a verb phrase in a `with` statement
+class own_work:
     """Ignore every wait on this thread inside the block; may be nested and used again."""
 
     __slots__ = ()

@@ -133,16 +133,16 @@ class Sites:
 
     def snapshot(self) -> tuple[SyncSite, ...]:
         """Return the sync sites so far, most frequent first, then by file and line."""
-        return self._read(races=False)
+        return tuple(site for site in self._read() if site.kind != "race")
 
     def races(self) -> tuple[SyncSite, ...]:
         """Return the reads of a value whose copy may not have landed."""
-        return self._read(races=True)
+        return tuple(site for site in self._read() if site.kind == "race")
 
-    def _read(self, *, races: bool) -> tuple[SyncSite, ...]:
+    def _read(self) -> list[SyncSite]:
         with self._lock:
-            sites = [_freeze(r) for r in self._records.values() if (r.kind == "race") is races]
-        return tuple(sorted(sites, key=lambda site: (-site.count, site.file, site.line)))
+            sites = [_freeze(record) for record in self._records.values()]
+        return sorted(sites, key=lambda site: (-site.count, site.file, site.line))
 
 
 def _key(frame: FrameType) -> tuple[str, int, str]:

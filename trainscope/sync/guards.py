@@ -1,0 +1,72 @@
+"""Blocks in which waiting for the GPU is forbidden, or permitted for a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from trainscope.errors import ConfigError
+from trainscope.sync import permits
+from trainscope.sync.loop import LoopState
+from trainscope.sync.process import fitting
+
+__all__ = ["allow_sync", "no_sync"]
+
+
+class _Guard:
+    """Keeps the probes in place for a block, also where there is no detector."""
+
+    def __init__(self) -> None:
+        self.loop = LoopState()
+
+    def take(
+        self,
+        kind: str,
+        frame: FrameType | None,
+        blocked_ns: int | None,
+        internal: bool,
+        allowed: str | None,
+    ) -> None:
+        """Count nothing: the installation itself asks which block is in force."""
+
+    def failed(self, fault: Exception) -> None:
+        """Nothing to keep: the installation has warned."""
+
+
+@contextmanager
+def no_sync(mode: str = "error") -> Iterator[None]:
+    """Forbid waits for the GPU on this thread inside the block.
+
+    `mode`: ``error`` raises `SyncError` at the line that waits, after the wait (inside
+    ``backward()``, at that line); ``warn`` warns once a line. Other threads are not affected,
+    the autograd engine's excepted while it works for this one. May be nested, with `allow_sync`
+    too. Without a GPU the dry run decides what would wait. Raises `ConfigError`.
+    """
+    if mode not in ("error", "warn"):
+        raise ConfigError(f"mode={mode!r} is not one of error, warn")
+    guard, permit = _Guard(), permits.Permit(mode)
+    installation = fitting()
+    installation.add(guard)
+    permits.enter(permit)
+    try:
+        yield
+    finally:
+        permits.leave(permit)
+        installation.remove(guard)
+
+
+@contextmanager
+def allow_sync(reason: str) -> Iterator[None]:
+    """Permit waits on this thread inside the block; they are recorded with `reason`.
+
+    Raises `ConfigError` for an empty reason.
+    """
+    if not isinstance(reason, str) or not reason.strip():
+        raise ConfigError(f'reason={reason!r} must say why, as in allow_sync("checkpoint")')
+    permit = permits.Permit("allow", reason.strip())
+    permits.enter(permit)
+    try:
+        yield
+    finally:
+        permits.leave(permit)

@@ -1,0 +1,94 @@
+"""The live source of waits: the armed debug mode and the timed wrappers together."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from types import FrameType
+
+import torch
+
+from trainscope.sync import probes
+from trainscope.sync.armed import Armed
+from trainscope.sync.blame import blame
+from trainscope.sync.implicit import implicit_kind
+from trainscope.sync.observer import Observer
+from trainscope.sync.own import is_own
+from trainscope.sync.patches import Patches
+
+__all__ = ["Live"]
+
+_RULES = "torch._dynamo.trace_rules"
+
+_ALWAYS = (
+    "waits inside C++ or CUDA extensions that call CUDA themselves, in torch.distributed and in "
+    "torch.sparse",
+    "how long an implicit wait blocked (masks, sizes, numbers that an operator reads): torch "
+    "announces it without a start",
+    "a value read before its non_blocking copy has landed: seen in a dry run only",
+)
+
+
+class Live:
+    """Sees each wait on this machine's GPU."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self.armed = Armed(self._heard)
+        self.active = False
+        self._patches = Patches()
+        self._replaced: tuple[str, ...] = ()
+
+    def start(self) -> None:
+        """Arm, and put the wrappers in."""
+        self._knew_dynamo = _RULES in sys.modules
+        self.armed.start()
+        probes.install(self._patches, self)
+        self.active = True
+
+    def stop(self) -> None:
+        """Take everything out."""
+        self.active = False
+        self._replaced = self._patches.undo()
+        self.armed.stop()
+        rules = sys.modules.get(_RULES)
+        if rules is not None and not self._knew_dynamo:
+            # Imported meanwhile, it has listed our wrappers as torch's own functions.
+            rules.clear_lru_cache()
+
+    @property
+    def cannot_see(self) -> tuple[str, ...]:
+        """See `Source`."""
+        if not torch.cuda.is_available():
+            return ("any wait: this machine has no CUDA device; a dry run finds them without one",)
+        if self.armed.wished == 2:
+            return (
+                *_ALWAYS,
+                "implicit waits: the program set the sync debug mode to 'error', so torch raises "
+                "at them itself",
+            )
+        return _ALWAYS
+
+    def announces(self) -> bool:
+        """See `probes.Listener`."""
+        return self.armed.announces()
+
+    def event(self, kind: str, frame: FrameType, blocked_ns: int, internal: bool) -> None:
+        """See `probes.Listener`."""
+        self._observer._observe(kind, frame, blocked_ns, internal)
+
+    def h2d_range(self) -> AbstractContextManager[object] | None:
+        """See `probes.Listener`."""
+        return self._observer.h2d_range()
+
+    def _heard(self, frame: FrameType | None) -> None:
+        if is_own():
+            return
+        try:
+            kind = "item-implicit"
+            if frame is not None:
+                kind = implicit_kind(frame, blame(frame).user)
+        except Exception as fault:
+            self._observer.fail(fault)
+            return
+        self._observer._observe(kind, frame)

@@ -1,0 +1,49 @@
+"""On which thread, in which phase and during what a wait happens."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass
+from types import FrameType
+
+import torch
+
+from trainscope.sync.loop import LoopState
+
+__all__ = ["Place", "place"]
+
+_ENGINE = "_engine_run_backward"
+"""The function of torch under which waits of pure C++ backward code are told, afterwards."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a wait belongs; the words of `SyncSite`."""
+
+    thread: str
+    phase: str | None
+    during: str
+
+
+def place(loop: LoopState, frame: FrameType | None) -> Place:
+    """Return the place of a wait that this thread makes now, at `frame`, for the loop `loop`."""
+    on_loop = threading.get_ident() == loop.thread_id
+    in_backward = torch._C._current_graph_task_id() != -1
+    replayed = frame is not None and frame.f_code.co_name == _ENGINE
+    if replayed or (in_backward and not on_loop):
+        thread = "autograd"
+    else:
+        thread = "main" if on_loop else threading.current_thread().name
+    if replayed or in_backward:
+        phase: str | None = "backward"
+    else:
+        phase = loop.phase if on_loop else None
+    return Place(thread, phase, "compilation" if _compiling() else loop.during())
+
+
+def _compiling() -> bool:
+    if "torch._dynamo" not in sys.modules:  # importing it takes seconds
+        return False
+    guards = sys.modules["torch._guards"]
+    return guards.CompileContext.current_compile_id() is not None

@@ -1,0 +1,224 @@
+"""Timed wrappers around the few Python entry points that can wait for the GPU."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+
+from trainscope.sync.copies import MEASURED_BYTES, asks_non_blocking, copy_kind, target_type
+from trainscope.sync.patches import Patches
+
+__all__ = ["READS", "Listener", "here", "install"]
+
+READS = {
+    "item": "item",
+    "tolist": "tolist",
+    "cpu": "cpu",
+    "numpy": "numpy",
+    "__bool__": "bool",
+    "__int__": "int",
+    "__float__": "float",
+    "__index__": "index",
+    "__repr__": "repr",
+    "__format__": "format",
+}
+"""Methods of `torch.Tensor` that read a tensor to the host, with the kind of each."""
+_MANY_READS = frozenset({"repr", "format"})
+
+_WAITS = (
+    ("_cuda_synchronize", "synchronize"),
+    ("_cuda_emptyCache", "empty_cache"),
+    ("_accelerator_synchronizeDevice", "synchronize"),
+    ("_accelerator_emptyCache", "empty_cache"),
+)
+"""Functions of `torch._C` below those of `torch.cuda`: seen however the user imported them."""
+
+
+class _Here(threading.local):
+    """What this thread is in: a call inside a wrapper belongs to the wrapper's event."""
+
+    inside = False
+    announced = False
+    """The debug mode has announced a wait since the wrapper was entered."""
+
+
+here = _Here()
+
+
+class Listener(Protocol):
+    """What the wrappers ask and tell."""
+
+    active: bool
+    """False once stopped: a wrapper that someone else still holds then only passes through."""
+
+    def announces(self) -> bool:
+        """Return whether the debug mode now announces each wait that it can see."""
+        ...
+
+    def event(self, kind: str, frame: FrameType, blocked_ns: int, internal: bool) -> None:
+        """Take one wait; raises `SyncError` where it is forbidden."""
+        ...
+
+    def h2d_range(self) -> AbstractContextManager[object] | None:
+        """Return the range to enter around a copy to the device, or None."""
+        ...
+
+
+def install(patches: Patches, listener: Listener) -> None:
+    """Put a wrapper around each entry point, through `patches`, reporting to `listener`."""
+    tensor = torch.Tensor
+    for name, kind in READS.items():
+        patches.replace(tensor, name, _read(kind, getattr(tensor, name), listener))
+    patches.replace(tensor, "to", _to(tensor.to, listener))
+    patches.replace(tensor, "cuda", _cuda(tensor.cuda, listener))
+    patches.replace(tensor, "copy_", _copy(tensor.copy_, listener))
+    for owner, kind in ((torch.cuda.Stream, "stream"), (torch.cuda.Event, "event")):
+        patches.replace(owner, "synchronize", _wait(kind, owner.synchronize, listener))
+    for name, kind in _WAITS:
+        original = getattr(torch._C, name, None)  # absent in a build without CUDA
+        if original is not None:
+            patches.replace(torch._C, name, _wait(kind, original, listener))
+
+
+def _read(kind: str, original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    internal = kind in _MANY_READS
+
+    @functools.wraps(original)
+    def read(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(self, *args, **kwargs)
+        if not self.is_cuda or here.inside or not listener.active:
+            return original(self, *args, **kwargs)
+        here.inside, here.announced = True, False
+        start_ns = perf_counter_ns()
+        try:
+            result = original(self, *args, **kwargs)
+            blocked_ns = perf_counter_ns() - start_ns
+        finally:
+            here.inside = False
+        # A fake or an empty tensor is on the device too, and nothing waits for it.
+        if here.announced or not listener.announces():
+            listener.event(kind, sys._getframe(1), blocked_ns, internal)
+        return result
+
+    return read
+
+
+def _wait(kind: str, original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wait(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(*args, **kwargs)
+        if here.inside or not listener.active:
+            return original(*args, **kwargs)
+        here.inside = True
+        start_ns = perf_counter_ns()
+        try:
+            result = original(*args, **kwargs)
+            blocked_ns = perf_counter_ns() - start_ns
+        finally:
+            here.inside = False
+        listener.event(kind, sys._getframe(1), blocked_ns, False)
+        return result
+
+    return wait
+
+
+def _to(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(self, *args, **kwargs)
+        if here.inside or not listener.active:
+            return original(self, *args, **kwargs)
+        target = target_type(args, kwargs)
+        if target is None or (target == "cuda") is self.is_cuda:
+            return original(self, *args, **kwargs)
+        non_blocking = asks_non_blocking(args, kwargs)
+        call = functools.partial(original, self, *args, **kwargs)
+        if target == "cuda":
+            return _copied(call, self, None, True, non_blocking, listener)
+        return _copied(call, None, self, False, non_blocking, listener)
+
+    return to
+
+
+def _cuda(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def cuda(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(self, *args, **kwargs)
+        if self.is_cuda or here.inside or not listener.active:
+            return original(self, *args, **kwargs)
+        call = functools.partial(original, self, *args, **kwargs)
+        return _copied(call, self, None, True, asks_non_blocking(args, kwargs), listener)
+
+    return cuda
+
+
+def _copy(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def copy_(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(self, *args, **kwargs)
+        if here.inside or not listener.active:
+            return original(self, *args, **kwargs)
+        source = args[0] if args else kwargs.get("src", kwargs.get("other"))
+        if not isinstance(source, torch.Tensor) or source.is_cuda is self.is_cuda:
+            return original(self, *args, **kwargs)
+        non_blocking = asks_non_blocking(args[1:], kwargs)
+        call = functools.partial(original, self, *args, **kwargs)
+        if self.is_cuda:
+            return _copied(call, source, self, True, non_blocking, listener)
+        return _copied(call, self, source, False, non_blocking, listener)
+
+    return copy_
+
+
+def _copied(
+    call: Callable[[], Any],
+    host: torch.Tensor | None,
+    device: torch.Tensor | None,
+    to_device: bool,
+    non_blocking: bool,
+    listener: Listener,
+) -> Any:
+    """Make the copy; report it when it waited. An operand that is None is the result."""
+    entered = listener.h2d_range() if to_device else None
+    with nullcontext() if entered is None else entered:
+        here.inside, here.announced = True, False
+        start_ns = perf_counter_ns()
+        try:
+            result = call()
+            blocked_ns = perf_counter_ns() - start_ns
+        finally:
+            here.inside = False
+        waited = here.announced or not (non_blocking or listener.announces())
+        on_host = result if host is None else host
+        bytes_moved = on_host.nbytes
+        if not waited and (
+            not non_blocking
+            or bytes_moved <= MEASURED_BYTES
+            # under a dispatch mode the time is that mode's, and the tensors may be fake
+            or torch._C._len_torch_dispatch_stack()
+        ):
+            return result
+        kind = copy_kind(
+            to_device=to_device,
+            pinned=on_host.is_pinned(),
+            non_blocking=non_blocking,
+            waited=waited,
+            bytes_moved=bytes_moved,
+            blocked_ns=blocked_ns,
+        )
+        if kind is not None:
+            listener.event(kind, sys._getframe(2), blocked_ns, False)
+    return result
