@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch.compiler import is_dynamo_compiling
 
 from trainscope.record.hooks.instances import InstancePatch

@@ -74,8 +74,13 @@ class LoopRanges:
         _watch_forks()
 
     def elsewhere(self) -> bool:
-        """Off, on another thread than the loop's, or inside a running backward."""
-        return not self.active or get_ident() != self.loop.thread_id or _running_backward() != -1
+        """Off, on another thread than the loop's, in a running backward, or while torch compiles."""
+        return (
+            not self.active
+            or get_ident() != self.loop.thread_id
+            or _running_backward() != -1
+            or (_dispatch_modes() > 0 and _compiling())
+        )
 
     def open(self, event: str) -> int:
         """Announce ``event`` to whoever infers the steps, then open the range of that name."""
