@@ -42,7 +42,7 @@ class PhaseTimes:
     """Its time summed within a step, for each step that has it; whole nanoseconds."""
     total_ns: int
     first_offset_ns: float
-    """Mean time from the step's start to the phase's: the order of phases in a step."""
+    """Mean time from a step's start to the phase's first: the order of phases in a step."""
 
 
 def time_steps(trace: Trace) -> StepTimes:
@@ -92,7 +92,8 @@ def time_phases(trace: Trace, steps: StepTimes) -> tuple[PhaseTimes, ...]:
         where = place[mine]
         per_step_ns = np.bincount(where, weights=duration_ns[mine], minlength=len(steps.step))
         has = np.bincount(where, minlength=len(steps.step)) > 0
-        offset_ns = ranges.start_ns[rows[mine]] - steps.start_ns[where]
+        first = np.diff(where, prepend=-1) != 0  # rows stand in the order in which they closed
+        offset_ns = ranges.start_ns[rows[mine[first]]] - steps.start_ns[where[first]]
         phases.append(
             PhaseTimes(
                 name=trace.name(int(i)),

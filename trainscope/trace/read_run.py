@@ -45,7 +45,7 @@ def read_run(path: str | os.PathLike[str]) -> Trace:
     ranks = [only] if only is not None else _rank_numbers(root)
     if not ranks:
         empty = Trace(root, 0, info, Ranges.of([]), ())
-        return replace(empty, notes=("no rank wrote anything: was it killed at once?"))
+        return replace(empty, notes=("no rank wrote anything: was it killed at once?",))
     traces = [_read_rank(root, rank, info) for rank in ranks]
     missing = () if only is not None else set(range(info.world_size)).difference(ranks)
     return replace(traces[0], ranks=tuple(traces[1:]), missing_ranks=tuple(sorted(missing)))

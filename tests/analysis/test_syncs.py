@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from made_runs import MS, site, trace
+
+from trainscope.analysis.syncs import per_step, unwanted_lines, waiting_lines
+
+
+def test_a_line_is_put_together_over_phases_and_threads() -> None:
+    sites = (
+        site(
+            phase="forward", count=30, timed=30, blocked_ns_total=60 * MS, blocked_ns_median=2 * MS
+        ),
+        site(phase=None, count=10, timed=10, blocked_ns_total=40 * MS, blocked_ns_median=4 * MS),
+        site(kind="bool", count=1, timed=0, blocked_ns_total=0, blocked_ns_median=None),
+    )
+    item, boolean = waiting_lines(sites, steps=10)
+    assert (item.count, item.per_step, item.blocked_ns_total) == (40, 4.0, 100 * MS)
+    assert item.blocked_ns_median == 2.5 * MS  # (30 * 2 + 10 * 4) / 40
+    assert item.blocked_ns_per_step == 10.0 * MS
+    assert (boolean.count, boolean.per_step) == (1, 0.1)
+    assert (boolean.blocked_ns_total, boolean.blocked_ns_per_step) == (None, None)
+
+
+def test_lines_are_ordered_by_wait_per_step_then_count() -> None:
+    untimed = {"timed": 0, "blocked_ns_total": 0, "blocked_ns_median": None}
+    sites = (
+        site(line=1, count=9, **untimed),
+        site(line=2, count=10, **untimed),
+        site(line=3, count=480, blocked_ns_median=1 * MS),
+        site(line=4, count=48, blocked_ns_median=20 * MS),
+    )
+    assert [line.sites[0].line for line in waiting_lines(sites, 480)] == [4, 3, 2, 1]
+
+
+def test_only_unasked_waits_of_training_are_unwanted() -> None:
+    sites = (
+        site(line=1),
+        site(line=2, explicit=True),
+        site(line=3, allowed="checkpoint"),
+        *(
+            site(line=4 + i, during=during)
+            for i, during in enumerate(("setup", "evaluation", "compilation", "teardown"))
+        ),
+    )
+    made = trace(syncs=sites)
+    assert [line.sites[0].line for line in unwanted_lines(made, 480)] == [1]
+    assert [line.sites[0].line for line in unwanted_lines(made, 0)] == [1, 4, 7]
+
+
+def test_waits_per_step_are_known_of_training_only() -> None:
+    assert per_step(site(count=120), 480) == 0.25
+    assert per_step(site(during="setup"), 480) is None
+    assert per_step(site(), 0) is None
