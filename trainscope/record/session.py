@@ -105,7 +105,6 @@ class Session:
         """Begin the next step; one left open by an exception is ended first."""
         if not self._open:
             return
-        began_ns = perf_counter_ns()
         try:
             if self.recorder.step >= 0:
                 self.end_step()
@@ -114,11 +113,12 @@ class Session:
             if capture is not None:
                 capture.begin_step(step)
                 self.recorder.window = self._annotations if capture.in_window else None
+            began_ns = perf_counter_ns()
             self.detector.begin_step(step)
             self.recorder.begin_step(step)
+            self._own_ns += perf_counter_ns() - began_ns
         except Exception as fault:
             self._give_up(fault)
-        self._own_ns += perf_counter_ns() - began_ns
 
     def end_step(self) -> None:
         """End the step that is open."""
