@@ -35,8 +35,8 @@ def main() -> None:
         logits = model(x)
         losses = F.cross_entropy(logits, y, reduction="none")
         weight = torch.tensor(1.0 / (step + 1), device=device)  # MISTAKE h2d-scalar
-        hard = losses[losses > losses.mean()]  # MISTAKE nonzero
-        loss = losses.mean() + weight * hard.mean()
+        hard = losses.detach()[losses > losses.mean()]  # MISTAKE nonzero
+        loss = losses.mean() * (1 + weight * hard.mean())
         if torch.isnan(loss):  # MISTAKE bool
             raise RuntimeError("the loss is not a number")
         loss.backward()
