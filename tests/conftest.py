@@ -1,16 +1,53 @@
-"""Fixtures and skips that all tests share."""
+"""Marks that skip visibly, and the check that no test leaves torch or warnings changed."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+
 import pytest
+import torch
+
+from trainscope.sync.armed import Armed
+
+WATCHED = (
+    (torch.Tensor, ("item", "tolist", "cpu", "numpy", "to", "cuda", "copy_")),
+    (torch.Tensor, ("__bool__", "__int__", "__float__", "__index__", "__repr__", "__format__")),
+    (torch.cuda.Stream, ("synchronize",)),
+    (torch.cuda.Event, ("synchronize",)),
+    (torch.cuda, ("synchronize", "empty_cache", "set_sync_debug_mode", "is_available")),
+    (torch._C, ("_cuda_synchronize", "_cuda_emptyCache", "_cuda_set_sync_debug_mode")),
+    (torch.nn.Module, ("__call__", "to", "cuda")),
+    (torch.optim.Optimizer, ("step",)),
+    (torch, ("tensor", "as_tensor", "load", "compile")),
+)
+
+
+def patched_state() -> dict[str, object]:
+    """What each watched owner itself holds under each name; absent names are absent."""
+    return {
+        f"{owner.__name__}.{name}": vars(owner)[name]
+        for owner, names in WATCHED
+        for name in names
+        if name in vars(owner)
+    }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    wanting = [item for item in items if item.get_closest_marker("gpu")]
-    if not wanting:
+    if torch.cuda.is_available():
         return
-    import torch
+    skip = pytest.mark.skip(reason="needs a CUDA device")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(skip)
 
-    if not torch.cuda.is_available():
-        for item in wanting:
-            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a patched torch name or a warnings filter of ours behind."""
+    before = patched_state()
+    yield
+    left = [name for name, value in patched_state().items() if before.get(name) is not value]
+    gone = [name for name in before if name not in patched_state()]
+    assert (left, gone) == ([], [])
+    assert not [entry for entry in warnings.filters if isinstance(entry[1], Armed)]

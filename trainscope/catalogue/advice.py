@@ -2,9 +2,136 @@
 
 from __future__ import annotations
 
+from trainscope.catalogue.kinds import KINDS
+from trainscope.catalogue.reading import use_of
+
 __all__ = ["advice"]
+
+_ON_LOG_STEPS = "read it only on the steps that use it"
+_BY_USE = {
+    "log": "keep it on the GPU: scope.log(name=tensor) writes the value later, without a wait",
+    "total": "add on the GPU (total += value.detach()) and read the total once, when it is shown",
+    "collect": "collect value.detach() and read all at the end: torch.stack(values).tolist()",
+    "needed": (
+        "the program goes on with this value, so it has to be read: read it as late as it can be, "
+        "all values in one copy, or for several environments or samples in one batch"
+    ),
+    "nonfinite": "scope.log names a non-finite value and its step; torch.where skips it on the GPU",
+    "assert": "torch._assert_async tests it on the GPU without a wait; or test it every N steps",
+    "branch": "torch.where chooses on the GPU; where Python must branch, test it every N steps",
+    "other": f"keep the value on the GPU, and {_ON_LOG_STEPS}; several values: one .tolist()",
+}
+_READS = frozenset({"item", "bool", "int", "float", "tolist", "numpy", "cpu", "d2h"})
+_PRINTS = frozenset({"repr", "format"})
+
+_BY_KIND = {
+    "item-implicit": "give the operator a Python number or a CPU tensor instead of a GPU one",
+    "index": "index with x.index_select or gather, whose index may stay on the GPU",
+    "h2d-pageable": (
+        "copy from pinned memory without waiting: pin_memory=True in the DataLoader (or "
+        ".pin_memory()) and non_blocking=True"
+    ),
+    "h2d-pinned": "the memory is pinned already: add non_blocking=True",
+    "h2d-scalar": "torch.full((), value, device=device) fills it on the GPU, without a copy",
+    "h2d-list": "make the tensor once, before the loop, or copy it from pinned memory",
+    "h2d-nonblocking-pageable": (
+        "non_blocking=True frees the CPU from pinned memory only: pin_memory=True in the "
+        "DataLoader, or .pin_memory()"
+    ),
+    "d2h-nonblocking-pageable": (
+        "copy into a pinned tensor (torch.empty(…, pin_memory=True)) and wait for an event before "
+        "reading it"
+    ),
+    "nonzero": "keep the mask: torch.where(mask, x, other), or a masked sum and mean",
+    "size-readback": "give the size of the result, which only the GPU knows, or keep to a fixed size",
+    "stream": "asked for: wait for one event instead, or make the other stream wait (wait_stream)",
+    "event": "asked for; it costs nothing when the event is waited for as late as possible",
+    "synchronize": "asked for: leave it out of the loop; to time a part, read CUDA events later",
+    "empty_cache": "asked for: never in each step, for it also makes the next allocations slow",
+}
+_SIZES = (
+    ("repeat_interleave", "pass output_size=, if the total is known on the CPU"),
+    ("one_hot", "pass num_classes="),
+    ("bincount", "torch.zeros(n).scatter_add_(0, x, ones) counts with a size that is known"),
+    ("unique", "work with all values and a mask, or call it once, outside of the step"),
+)
+_INDICES = (
+    ("nonzero(", "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound"),
+    (
+        "argwhere(",
+        "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound",
+    ),
+    ("masked_select(", "torch.where(mask, x, other), or a masked sum and mean, keeps the shape"),
+)
+_BY_LIBRARY = (
+    (
+        "torch.nn.utils.clip_grad",
+        "pass error_if_nonfinite=False; scope.log names a bad norm",
+    ),
+    ("torch.distributions", "pass validate_args=False to the distribution, once it is right"),
+    (
+        "torch.optim",
+        "give the optimizer a Python number or a CPU tensor for lr, or capturable=True",
+    ),
+    ("torch.amp", "GradScaler has to read whether a gradient overflowed: bfloat16 needs no scaler"),
+)
 
 
 def advice(kind: str, *, source: str, phase: str | None, during: str, via: str | None) -> str:
-    """Return one sentence of advice for a sync of `kind` at the line `source`."""
-    return f"{kind} at `{source}`"
+    """Return one sentence of advice for a sync of `kind` at the line `source`.
+
+    `phase`, `during` and `via` are those of its `SyncSite`. A read that the program needs is
+    never said to be removable. Raises `KeyError` for a kind that is not in `KINDS`.
+    """
+    known = KINDS[kind]
+    if during == "setup":
+        return "before the first step: nothing to do"
+    if during == "teardown":
+        return "after the last step: nothing to do"
+    if during == "compilation":
+        return "while compiling, once: nothing to do"
+    if known.explicit:
+        return _BY_KIND[kind]
+    for library, what in _BY_LIBRARY:
+        if via is not None and via.startswith(library):
+            return what
+    if kind in _READS or kind in _PRINTS or kind == "index":
+        return _read_advice(kind, source, phase, during)
+    if kind == "nonzero":
+        return _nonzero_advice(source)
+    if kind == "size-readback":
+        return next((what for name, what in _SIZES if name in source), _BY_KIND[kind])
+    if kind.startswith("h2d") and via is not None and via.startswith("torch.nn.modules.module"):
+        return "move the module once, before the loop"
+    if kind == "h2d-list" and "tensor(" not in source and "[" in source:
+        return "make the index a GPU tensor once, before the loop"
+    return _BY_KIND[kind]
+
+
+def _read_advice(kind: str, source: str, phase: str | None, during: str) -> str:
+    use = use_of(source)
+    if use == "needed":
+        return _BY_USE[use]
+    if kind == "index":
+        return _BY_KIND[kind]
+    if during == "evaluation":
+        return "add up on the GPU and read the result once, after the evaluation"
+    if kind in _PRINTS:
+        return _BY_USE["log"]
+    if use == "other" and kind == "bool":
+        use = "branch"
+    if use == "other" and phase == "backward":
+        return f"in a backward hook: collect on the GPU and {_ON_LOG_STEPS}, after backward"
+    if use == "other" and kind in ("cpu", "d2h", "numpy"):
+        return "copy into a pinned tensor with non_blocking=True, and read it after an event"
+    return _BY_USE[use]
+
+
+def _nonzero_advice(source: str) -> str:
+    for name, what in _INDICES:
+        if name in source:
+            return what
+    target, equals, _value = source.partition("] = ")
+    if equals and "=" not in target:
+        return "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number)"
+    return _BY_KIND["nonzero"]

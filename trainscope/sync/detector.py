@@ -40,6 +40,7 @@ class SyncDetector:
         self.dry_run = dry_run if dry_run is not None else mode != "off" and not cuda_present()
         self.loop = LoopState() if loop is None else loop
         self._steps_only = loop is not None
+        self.loop.started |= loop is None  # by itself, all that it watches counts as the loop
         self._installation = DRY if self.dry_run else LIVE
         self._sites = Sites()
         self._steps = ArmedSteps()

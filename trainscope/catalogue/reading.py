@@ -1,0 +1,98 @@
+"""What a line does with a value that it reads from the GPU, as far as its text shows."""
+
+from __future__ import annotations
+
+import ast
+
+__all__ = ["USES", "use_of"]
+
+USES = ("log", "total", "collect", "needed", "nonfinite", "assert", "branch", "other")
+"""Words that `use_of` returns."""
+
+_READS = frozenset({"item", "tolist", "cpu", "numpy", "to"})
+_NUMBERS = frozenset({"float", "int", "bool"})
+_NONFINITE = frozenset({"isnan", "isinf", "isfinite"})
+# Calls that only pass a number on: what counts is where their result goes.
+_PASSING = frozenset(
+    {"abs", "exp", "float", "format", "int", "join", "log10", "log2", "max", "mean", "min"}
+    | {"round", "sqrt", "str", "sum"}
+)
+_COLLECTING = frozenset({"add", "append", "appendleft", "extend", "update"})
+_LOGGING = frozenset(
+    {"add_histogram", "add_scalar", "add_scalars", "critical", "debug", "error", "info", "log"}
+    | {"log_dict", "log_metric", "log_metrics", "print", "set_description", "set_postfix"}
+    | {"set_postfix_str", "warn", "warning", "write"}
+)
+
+
+def use_of(source: str) -> str:
+    """Return the use, one of `USES`, of the value that the line `source` reads.
+
+    ``needed`` is a value that the program goes on with: an index, or the argument of a call that
+    neither logs nor collects, such as an action for an environment.
+    """
+    statement = parse_line(source)
+    if statement is None:
+        return "other"
+    parents = {child: node for node in ast.walk(statement) for child in ast.iter_child_nodes(node)}
+    read = next((node for node in ast.walk(statement) if _is_read(node)), None)
+    if read is not None:
+        use = _climb(read, parents)
+        if use != "other":
+            return use
+    names = {_name(node) for node in ast.walk(statement) if isinstance(node, ast.Call)}
+    if isinstance(statement, (ast.Assert, ast.If, ast.While)):
+        if names & _NONFINITE:
+            return "nonfinite"
+        return "assert" if isinstance(statement, ast.Assert) else "branch"
+    if isinstance(statement, ast.Expr) and names & _LOGGING:
+        return "log"
+    return "other"
+
+
+def parse_line(source: str) -> ast.stmt | None:
+    """Return the statement in a stripped source line, with the head of a block completed."""
+    text = source[2:] if source.startswith("elif ") else source
+    for candidate in (text, f"{text} pass", f"{text})", f"{text}))"):
+        try:
+            return ast.parse(candidate).body[0]
+        except (SyntaxError, ValueError, IndexError):
+            continue
+    return None
+
+
+def _is_read(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr in _READS
+    return isinstance(node.func, ast.Name) and node.func.id in _NUMBERS
+
+
+def _name(call: ast.Call) -> str:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _climb(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> str:
+    """Follow the value outwards until something is done with it."""
+    while node in parents:
+        parent = parents[node]
+        if isinstance(parent, ast.Subscript) and parent.slice is node:
+            return "needed"
+        if isinstance(parent, ast.AugAssign):
+            return "total"
+        if isinstance(parent, ast.keyword):
+            node = parent
+            continue
+        if isinstance(parent, ast.Call) and parent.func is not node:
+            name = _name(parent)
+            if name in _LOGGING:
+                return "log"
+            if name in _COLLECTING:
+                return "collect"
+            if name not in _PASSING and name not in _NONFINITE and name not in _READS:
+                return "needed"
+        node = parent
+    return "other"
