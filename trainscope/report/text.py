@@ -61,7 +61,8 @@ def _run(report: Report) -> str:
 
 def _steps(report: Report) -> Iterator[RenderableType]:
     steps = report.steps
-    yield heading("Steps")
+    dry = report.run.dry_run
+    yield heading("Steps (times of the dry run, not of training)" if dry else "Steps")
     counted = [count_of(steps.count, "step")]
     if steps.optimizer_steps is not None:
         counted.append(count_of(steps.optimizer_steps, "optimizer step"))

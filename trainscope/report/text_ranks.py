@@ -40,7 +40,8 @@ def ranks_section(report: Report) -> Iterator[RenderableType]:
         wait = (
             "" if line.blocked_ms_total is None else f", {duration(line.blocked_ms_total)} in all"
         )
-        where = f"{line.site}: {line.kind} on rank {number_ranges(line.ranks)}"
+        ranks_word = "rank" if len(line.ranks) == 1 else "ranks"
+        where = f"{line.site}: {line.kind} on {ranks_word} {number_ranges(line.ranks)}"
         yield hanging("", plain(f"{where}, {count_of(line.count, 'time')}{wait}"))
     if len(ranks.syncs) > MAX_LINES:
         yield hanging("", f"and {len(ranks.syncs) - MAX_LINES:,} more lines: --format json")

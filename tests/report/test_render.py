@@ -1,0 +1,179 @@
+"""The renderers against golden files; TRAINSCOPE_WRITE_GOLDEN=1 writes them anew, to be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from made_runs import INFO, ITEM, full_trace, site, step_rows, trace
+from rich.cells import cell_len
+from rich.console import Console
+
+from trainscope.report import json as json_renderer
+from trainscope.report import text
+from trainscope.report.build import build
+from trainscope.report.model import Report, Spread
+from trainscope.report.text_parts import number_ranges
+from trainscope.report.wording import duration, relative_path
+from trainscope.trace.trace import Trace
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def ranks_trace() -> Trace:
+    slow = trace(step_rows(480, wall_us=(24_000,)), rank=1, syncs=(ITEM,))
+    return replace(
+        trace(syncs=(ITEM,)),
+        info=INFO.model_copy(update={"world_size": 4}),
+        ranks=(slow, trace(rank=3)),
+        missing_ranks=(2,),
+    )
+
+
+def dry_trace() -> Trace:
+    untimed = {"timed": 0, "blocked_ns_total": 0, "blocked_ns_median": None}
+    info = INFO.model_copy(update={"dry_run": True, "device": None})
+    sites = (site(count=20, **untimed), site(line=57, kind="bool", code="TS103", **untimed))
+    return trace(step_rows(20), info=info, syncs=sites)
+
+
+TRACES = {"full": full_trace, "clean": trace, "ranks": ranks_trace, "dry": dry_trace}
+
+
+def check(name: str, made: str) -> None:
+    file = GOLDEN / name
+    if os.environ.get("TRAINSCOPE_WRITE_GOLDEN") == "1":
+        file.write_text(made, encoding="utf-8")
+    assert made == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", TRACES)
+def test_text(name: str, width: int) -> None:
+    made = text.render(build(TRACES[name]()), width=width)
+    check(f"{name}_{width}.txt", made)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_json(name: str) -> None:
+    check(f"{name}.json", json_renderer.render(build(TRACES[name]())))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("name", TRACES)
+def test_no_line_is_wider_than_asked_and_the_first_words_are_the_verdict(
+    name: str, width: int
+) -> None:
+    report = build(TRACES[name]())
+    lines = text.render(report, width=width).splitlines()
+    assert max(cell_len(line) for line in lines) <= width
+    until = lines.index("")
+    assert " ".join(lines[:until]) == report.verdict
+
+
+def test_a_hostile_source_line_is_shown_and_obeyed_by_nothing() -> None:
+    source = "x = '[red]' + \"[/]\" + ':smile:' + '\x1b[31m\a' + \"[link=http://a]\" # 値"
+    made = text.render(build(trace(syncs=(site(source=source),))), width=120)
+    assert "    x = '[red]' + \"[/]\" + ':smile:' + '?[31m?' + \"[link=http://a]\" # 値\n" in made
+    assert "\x1b" not in made
+
+
+def test_long_paths_are_shown_whole_on_a_narrow_screen() -> None:
+    file = "/data/" + "very/deep/" * 10 + "train.py"
+    made = text.render(build(trace(syncs=(site(file=file),))), width=80)
+    assert file in made.replace("\n", "")
+
+
+def test_colour_only_in_a_terminal() -> None:
+    report = build(full_trace())
+    assert "\x1b[" not in text.render(report)
+    file = StringIO()
+    text.show(report, Console(file=file, force_terminal=True, color_system="standard", width=80))
+    assert "\x1b[1m" in file.getvalue()
+
+
+def test_many_lines_are_cut_and_counted() -> None:
+    sites = tuple(site(line=i) for i in range(1, 31))
+    made = text.render(build(trace(syncs=sites)))
+    assert made.count("TS101 item, in forward") == 20
+    assert "  and 10 more: --format json lists all\n" in made
+
+
+def test_str_of_a_report_is_its_text() -> None:
+    report = build(full_trace())
+    assert str(report) == text.render(report, width=100)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_json_reads_back_and_renders_to_the_same(name: str) -> None:
+    rendered = json_renderer.render(build(TRACES[name]()))
+    assert json_renderer.render(Report.model_validate_json(rendered)) == rendered
+
+
+def test_json_is_rounded_and_knows_no_nan() -> None:
+    report = build(trace())
+    nan = Spread(median=float("nan"), p10=20.123456789, p90=float("inf"))
+    report = report.model_copy(update={"steps": report.steps.model_copy(update={"wall_ms": nan})})
+    wall = json.loads(json_renderer.render(report), parse_constant=pytest.fail)["steps"]["wall_ms"]
+    assert wall == {"median": None, "p10": 20.1235, "p90": None}
+
+
+def test_the_published_schema_reads_and_none_of_its_keys_is_lost() -> None:
+    sample = json.loads((GOLDEN / "schema_1.json").read_text())
+    made = Report.model_validate(sample).model_dump()
+
+    def lost(before: object, after: object, at: str) -> list[str]:
+        if isinstance(before, dict):
+            assert isinstance(after, dict)
+            return [
+                fault
+                for key, value in before.items()
+                for fault in (
+                    lost(value, after[key], f"{at}.{key}") if key in after else [f"{at}.{key}"]
+                )
+            ]
+        if isinstance(before, list):
+            assert isinstance(after, list)
+            pairs = enumerate(zip(before, after, strict=True))
+            return [fault for i, (a, b) in pairs for fault in lost(a, b, f"{at}[{i}]")]
+        return [] if before == after else [f"{at}: {before} became {after}"]
+
+    assert lost(sample, made, "report") == []
+    assert text.render(Report.model_validate(sample)).startswith("The GPU idles 3.0 ms of every")
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (0, "0 µs"),
+        (0.00028, "0.28 µs"),
+        (0.0105, "10.5 µs"),
+        (0.9994, "999 µs"),
+        (0.9996, "1.00 ms"),
+        (9.994, "9.99 ms"),
+        (9.996, "10.0 ms"),
+        (99.96, "100 ms"),
+        (999.6, "1.00 s"),
+        (5136, "5.14 s"),
+        (3.6e6, "3600 s"),
+    ],
+)
+def test_durations_have_three_digits(ms: float, words: str) -> None:
+    assert duration(ms) == words
+
+
+def test_paths_are_relative_to_the_programs_directory_on_any_system() -> None:
+    assert relative_path("/a/b/c.py", "/a/b") == "c.py"
+    assert relative_path("/a/b/c.py", "/a/b/") == "c.py"
+    assert relative_path("/a/bc.py", "/a/b") == "/a/bc.py"
+    assert relative_path("<stdin>", "/a/b") == "<stdin>"
+    assert relative_path("C:\\a\\b\\c.py", "C:\\a") == "b\\c.py"
+    assert relative_path("/a/b.py", None) == "/a/b.py"
+
+
+def test_numbers_in_a_row_are_a_range() -> None:
+    assert number_ranges([0, 1, 2, 3, 7, 9, 10]) == "0-3, 7, 9-10"

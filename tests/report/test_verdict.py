@@ -1,0 +1,159 @@
+"""The first line of a report, word for word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from made_runs import ARMED, INFO, ITEM, site, step_rows, trace
+
+from trainscope.report.build import build
+from trainscope.trace.metrics import MetricsState
+from trainscope.trace.syncs import DetectorState
+from trainscope.trace.trace import Trace
+
+UNTIMED = {"timed": 0, "blocked_ns_total": 0, "blocked_ns_median": None}
+DRY = INFO.model_copy(update={"dry_run": True, "device": None})
+
+
+def uncounted(reason: str) -> Trace:
+    return trace([], info=INFO.model_copy(update={"counted_by": f"cannot tell: {reason}"}))
+
+
+CASES = {
+    "a wait in each step": (
+        trace(syncs=(ITEM,)),
+        "train.py:42 made the CPU wait 10.7 ms of every 20.4 ms step (`if loss.item() > 1e9:`); "
+        "what removing it would gain is not known from this run.",
+    ),
+    "two waits in each step": (
+        trace(syncs=(site(count=960, timed=960, blocked_ns_median=3_000_000),)),
+        "train.py:42 made the CPU wait 6.00 ms of every 20.4 ms step (`if loss.item() > 1e9:`); "
+        "what removing it would gain is not known from this run.",
+    ),
+    "a wait now and then, and more lines": (
+        trace(syncs=(site(count=48, timed=48), site(line=50, count=3, **UNTIMED))),
+        "train.py:42 made the CPU wait 48 times in 480 steps of 20.4 ms, 10.7 ms each "
+        "(`if loss.item() > 1e9:`); what removing it would gain is not known from this run. "
+        "1 more line made it wait too.",
+    ),
+    "an idle wait is told as small as it is": (
+        trace(syncs=(site(blocked_ns_median=10_500, source=""),)),
+        "train.py:42 made the CPU wait 10.5 µs of every 20.4 ms step; what removing it would gain "
+        "is not known from this run.",
+    ),
+    "a wait of unknown length": (
+        trace(syncs=(site(**UNTIMED),)),
+        "train.py:42 made the CPU wait 480 times in 480 steps of 20.4 ms, for an unknown time "
+        "(`if loss.item() > 1e9:`); what removing it would gain is not known from this run.",
+    ),
+    "a wait and a gap": (
+        trace(syncs=(ITEM,), detector=replace(ARMED, disarmed=("steps 1-2: why", "step 9: why"))),
+        "train.py:42 made the CPU wait 10.7 ms of every 20.4 ms step (`if loss.item() > 1e9:`); "
+        "what removing it would gain is not known from this run. The detector was disarmed in "
+        "steps 1-2, step 9.",
+    ),
+    "no wait": (trace(), "No sync in 480 steps of 20.4 ms (detector armed in all of them)."),
+    "one step": (
+        trace(step_rows(1), detector=replace(ARMED, armed_steps=1)),
+        "No sync in 1 step of 20.4 ms (detector armed in all of them).",
+    ),
+    "no wait but a gap": (
+        trace(detector=replace(ARMED, armed_steps=475, disarmed=("steps 120-124: a filter",))),
+        "No sync seen, but the detector was disarmed in steps 120-124.",
+    ),
+    "no wait but armed late": (
+        trace(detector=replace(ARMED, armed_steps=400)),
+        "No sync seen, but the detector was armed in 400 of 480 steps only.",
+    ),
+    "only asked for and allowed": (
+        trace(syncs=(site(explicit=True, line=9), site(allowed="checkpoint", count=4))),
+        "No sync in 480 steps of 20.4 ms but those asked for or allowed: 2 lines, 484 times.",
+    ),
+    "only outside training": (
+        trace(
+            syncs=(
+                site(during="setup"),
+                site(during="evaluation", line=9),
+                site(during="evaluation", line=9, kind="bool"),
+                site(during="compilation", line=10),
+            )
+        ),
+        "No sync in 480 steps of 20.4 ms (detector armed in all of them). 2 lines waited outside "
+        "training steps.",
+    ),
+    "detector off": (
+        trace(detector=DetectorState()),
+        "480 steps of 20.4 ms; the detector was off, so syncs are not known.",
+    ),
+    "syncs never saved": (
+        trace(detector=None),
+        "480 steps of 20.4 ms; whether anything made the CPU wait was not saved.",
+    ),
+    "nothing at all": (
+        trace([], detector=None),
+        "No step was recorded; whether anything made the CPU wait was not saved.",
+    ),
+    "no step": (trace([]), "No step was recorded. No sync was seen outside steps either."),
+    "no step but waits": (
+        trace([], syncs=(site(during="setup", count=20, timed=20, blocked_ns_total=12_000_000),)),
+        "No step was recorded. train.py:42 made the CPU wait 20 times, 12.0 ms in all "
+        "(`if loss.item() > 1e9:`); what removing it would gain is not known from this run.",
+    ),
+    "steps cannot be told": (
+        replace(uncounted("two loops run a backward"), syncs=(site(during="setup", **UNTIMED),)),
+        "Steps could not be counted (cannot tell: two loops run a backward). train.py:42 made the "
+        "CPU wait 480 times (`if loss.item() > 1e9:`); what removing it would gain is not known "
+        "from this run.",
+    ),
+    "a value that is not finite": (
+        trace(metrics=MetricsState(9, 9, 0, (("loss", 12, float("nan")),), 1)),
+        "No sync in 480 steps of 20.4 ms (detector armed in all of them). loss was nan at step 12.",
+    ),
+    "dry run": (
+        trace(
+            step_rows(20),
+            info=DRY,
+            syncs=(
+                site(count=3, line=5, **UNTIMED),
+                site(count=20, **UNTIMED),
+                site(line=7, count=1, **UNTIMED),
+            ),
+        ),
+        "Dry run: 3 lines would make the CPU wait for the GPU in 20 steps; first train.py:42 "
+        "(20 times).",
+    ),
+    "dry run without steps": (
+        trace([], info=DRY, syncs=(site(count=1, during="setup", **UNTIMED),)),
+        "Dry run: 1 line would make the CPU wait for the GPU; first train.py:42 (1 time).",
+    ),
+    "dry run, clean": (
+        trace(step_rows(20), info=DRY),
+        "Dry run: no line would make the CPU wait for the GPU in 20 steps.",
+    ),
+    "dry run with a race": (
+        trace(step_rows(20), info=DRY, detector=replace(ARMED, races=(site(line=8),))),
+        "Dry run: no line would make the CPU wait for the GPU in 20 steps. train.py:8 reads a "
+        "value before its copy has landed.",
+    ),
+    "dry run, evaluation": (
+        trace(step_rows(20), info=DRY, syncs=(site(during="evaluation", **UNTIMED),)),
+        "Dry run: no line would make the CPU wait for the GPU in 20 steps. 1 line would wait "
+        "outside training steps.",
+    ),
+    "dry run, off": (
+        trace(step_rows(2), info=DRY, detector=DetectorState()),
+        "Dry run in 2 steps: the detector was off, so nothing was looked for.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdict(case: str) -> None:
+    made, expected = CASES[case]
+    assert build(made).verdict == expected
+
+
+def test_a_long_source_line_is_cut() -> None:
+    verdict = build(trace(syncs=(site(source="x" * 200),))).verdict
+    assert f"(`{'x' * 59}…`)" in verdict
