@@ -94,7 +94,8 @@ class TorchWindow:
             self._saw_gpu = _compress(plain, packed)
             os.replace(packed, path)
         finally:
-            for leftover in (plain, packed):
+            half_written = plain.with_name(f"{plain.name}.tmp")  # torch's own, where it failed
+            for leftover in (plain, half_written, packed):
                 with suppress(FileNotFoundError, NotADirectoryError):
                     leftover.unlink()
         return path.stat().st_size
