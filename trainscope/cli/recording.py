@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -25,8 +26,12 @@ class Recording:
         self._session = session
         self._inference: StepInference | None = None
         if session is not None:
-            self._inference = StepInference(session.begin_step, session.end_step, session.recorder)
-            session.recorder.on_event = self._inference.on_event
+            self._inference = StepInference(
+                session.begin_step,
+                session.end_step,
+                partial(session.recorder.end_step, keep=False),
+            )
+            session.recorder.on_event = self._on_event
             session.hooks.add_everything()
             stand_in.offer(self._step_aside)
 
@@ -44,7 +49,9 @@ class Recording:
         wait, warmup, active = window
         has_gpu = cuda_is_there()
         if not has_gpu and not dry_run:
-            _say("no CUDA device here, so this is a dry run: it finds lines that would wait for one")
+            _say(
+                "no CUDA device here, so this is a dry run: it finds lines that would wait for one"
+            )
         scope = Scope(
             run_dir,
             schedule=Schedule(wait=wait, warmup=warmup, active=active) if active else None,
@@ -53,6 +60,11 @@ class Recording:
             dry_run=dry_run or not has_gpu,
         )
         return cls(scope, scope._session)
+
+    def _on_event(self, kind: str) -> None:
+        session, inference = self._session, self._inference
+        if session is not None and inference is not None:
+            inference.on_event(kind, within_optimizer=session.hooks.in_optimizer)
 
     def finish(self) -> None:
         """Write what is left and show the report; a fault here is told, the program's end stays."""

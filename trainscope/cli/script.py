@@ -100,9 +100,7 @@ def show_own_traceback(program: Program) -> None:
     """
     shown = sys.excepthook
 
-    def hook(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         sys.excepthook = shown
         trace = program.own_traceback(trace)
         error.__traceback__ = trace

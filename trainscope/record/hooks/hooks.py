@@ -44,6 +44,11 @@ class Hooks:
         self.watches_optimizers = False
         """Whether any optimizer was ever added: else no step count is known."""
 
+    @property
+    def in_optimizer(self) -> bool:
+        """Whether an optimizer's step runs now: a backward in it is its closure's."""
+        return self._ranges.in_optimizer
+
     def add_model(self, model: torch.nn.Module, module_depth: int = 0) -> None:
         """Open ``forward`` (or ``evaluation``) around each call of ``model``.
 

@@ -43,7 +43,7 @@ class ForwardWatcher:
                 token = ranges.open("forward")
                 ranges.recorder.forwards += 1
             else:
-                token = ranges.recorder.open("evaluation")
+                token = ranges.open("evaluation")
                 loop.evaluating = True
             self.calls += 1
             self.seen_at = ranges.backward_steps
@@ -78,18 +78,15 @@ class EveryModelWatcher(ForwardWatcher):
         if ranges.in_forward or ranges.elsewhere():
             return None
         try:
-            if ranges.loop.phase == "data" or not _takes_part(target, args):
-                return None
+            takes_part = next(target.parameters(), None) is not None or any(
+                isinstance(each, torch.Tensor) and each.requires_grad for each in args
+            )
         except Exception as error:
             ranges.fail(error)
             return None
-        return super().begin(target, args)
-
-
-def _takes_part(module: torch.nn.Module, args: Sequence[Any]) -> bool:
-    if next(module.parameters(), None) is not None:
-        return True
-    return any(isinstance(each, torch.Tensor) and each.requires_grad for each in args)
+        if not takes_part or ranges.loop.phase == "data":
+            return None
+        return ForwardWatcher.begin(self, target, args)
 
 
 class ModuleWatcher:

@@ -1,0 +1,87 @@
+"""Whether the turns of a loop can be told apart by the places where events happened in them.
+
+Events show only that something ran. Where two places of a body need not both run in a turn, a turn
+that ran the first and a turn that ran the second look like one. They cannot be taken for one when
+each turn runs some place that both would have to pass, or when only one of several arms ran.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Sequence
+
+from trainscope.record.inference.stack import At, Element
+from trainscope.record.inference.syntax import Branch
+
+__all__ = ["told_apart"]
+
+Site = tuple[Element, ...]
+
+
+def told_apart(sites: Collection[Site], every_turn: Collection[Site]) -> bool:
+    """Whether the turns are certain, given all places and those where each turn had an event."""
+    return any(_always(site, sites) for site in every_turn) or _one_arm(list(sites), 0)
+
+
+def _always(site: Site, sites: Collection[Site], start: int = 0) -> bool:
+    """Whether a turn with any event cannot leave this place out."""
+    for at in range(start, len(site)):
+        element = site[at]
+        if not isinstance(element, Branch):
+            continue
+        if element.optional:
+            return False
+        if element.region.kind == "block":
+            first = min(
+                other[at].slot  # type: ignore[union-attr]
+                for other in sites
+                if other[:at] == site[:at] and len(other) > at and isinstance(other[at], Branch)
+            )
+            if _leaves(element.region.statements[first : element.slot]):
+                return False
+    return True
+
+
+def _one_arm(sites: Sequence[Site], at: int) -> bool:
+    """Whether all places lie in arms of one statement, each arm with a place it cannot leave out."""
+    if any(_always(site, sites, at) for site in sites):
+        return True
+    heads = {site[at] for site in sites if len(site) > at}
+    if any(isinstance(head, Branch) and head.in_turn for head in heads):
+        return False
+    if len(heads) > 1 and not _exclusive(list(heads)):
+        return False
+    return all(
+        _one_arm([site for site in sites if len(site) > at and site[at] == head], at + 1)
+        for head in heads
+    )
+
+
+def _exclusive(heads: list[Element]) -> bool:
+    if any(isinstance(head, At) for head in heads):
+        return False
+    branches = [head for head in heads if isinstance(head, Branch)]
+    if not branches:
+        return True  # calls of several functions from one place, one of them a turn
+    region = branches[0].region
+    return len(branches) == len(heads) and all(
+        one is other or (one.region is other.region and region.excludes(one.slot, other.slot))
+        for one in branches
+        for other in branches
+    )
+
+
+def _leaves(statements: Iterable[ast.AST]) -> bool:
+    """Whether the statements may end the turn before what follows them."""
+    return any(_may_leave(each, in_loop=False) for each in statements)
+
+
+def _may_leave(node: ast.AST, *, in_loop: bool) -> bool:
+    if isinstance(node, ast.Return):
+        return True
+    if isinstance(node, (ast.Break, ast.Continue)):
+        return not in_loop
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        return False
+    inside = in_loop or isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+    return any(_may_leave(child, in_loop=inside) for child in ast.iter_child_nodes(node))

@@ -1,0 +1,231 @@
+"""``StepInference``: which loop's turns are the steps, decided while the program runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from trainscope.record.inference.loops import LoopTurns
+from trainscope.record.inference.stack import LoopOnWay, Way, way_to
+from trainscope.record.inference.syntax import Region
+
+__all__ = ["StepInference"]
+
+BY = "trainscope run"
+
+
+class StepInference:
+    """Begins and ends steps as the hooks tell of events, and says at the end how it counted.
+
+    Args:
+        begin: begins a step.
+        end: ends the open step, which counts.
+        drop: ends the open step as if it had not begun: no training backward came.
+    """
+
+    def __init__(
+        self, begin: Callable[[], None], end: Callable[[], None], drop: Callable[[], None]
+    ) -> None:
+        self._begin = begin
+        self._end = end
+        self._drop = drop
+        self._loops: dict[Region, LoopTurns] = {}
+        self._of_steps: list[LoopTurns] = []
+        self._no_loop = LoopTurns(Region("block", "", 0))
+        self._backwards_in_no_loop = 0
+        self._gradients = 0
+        self._open: LoopTurns | None = None
+        """The loop whose turn the open step is, or ``_no_loop``."""
+        self._open_trained = False
+        self._on_way: list[LoopTurns] = []
+        """The loops the last event was in, outermost first."""
+        self._blind: str | None = None
+        self._cannot_tell: str | None = None
+
+    def on_event(self, kind: str, *, within_optimizer: bool = False) -> None:
+        """Take in that a range of this kind is about to open on the loop's thread.
+
+        ``kind`` is ``forward``, ``evaluation``, ``backward``, ``grad`` (``torch.autograd.grad``)
+        or ``optimizer``. What an optimizer's step calls (a closure) is all in that step's turn.
+        """
+        if self._cannot_tell is not None:
+            return
+        if kind == "grad":
+            self._gradients += 1
+        if not within_optimizer:
+            self._move(kind)
+        elif kind == "backward":
+            for turns in self._on_way:
+                turns.backward_here = True
+            self._trained()
+
+    @property
+    def steps(self) -> int | None:
+        """Steps counted so far; None when that cannot be told."""
+        if self._cannot_tell is not None:
+            return None
+        if not self._of_steps:
+            return 1 if self._backwards_in_no_loop == 1 else 0
+        return sum(turns.trained + turns.backward_here for turns in self._of_steps)
+
+    def finish(self) -> str:
+        """End the open step; say how the steps were counted, or why that cannot be told."""
+        if self._cannot_tell is None:
+            self._cannot_tell = self._doubt()
+        self._close()
+        if self._cannot_tell is not None:
+            return f"cannot tell: {self._cannot_tell}"
+        if not self._of_steps:
+            return f"{BY}: the one training backward, in no loop, is the one step"
+        text = f"{BY}: turns of the loop at {' and at '.join(t.place for t in self._of_steps)}"
+        evaluated = sum(turns.evaluated for turns in self._of_steps)
+        if evaluated:
+            text += f"; {evaluated} turns that only evaluated are no steps"
+        if self._backwards_in_no_loop:
+            text += f"; {self._backwards_in_no_loop} backwards in no loop are no steps"
+        return text
+
+    # ---- events ---------------------------------------------------------------------------------
+    def _move(self, kind: str) -> None:
+        """Find the loops around an event and begin or end the step that it begins or ends."""
+        way, frame_ids = way_to(sys._getframe(1))
+        on_way: list[LoopTurns] = []
+        new: list[LoopTurns] = []
+        for loop in way.loops:
+            turns = self._loops.get(loop.region)
+            if turns is None:
+                turns = self._loops[loop.region] = LoopTurns(loop.region)
+            if turns in on_way:
+                self._give_up(f"the loop at {turns.place} runs inside itself (recursion)")
+                return
+            turns.around.update(each.region for each in on_way)
+            on_way.append(turns)
+            if turns.event(kind, way, loop, frame_ids):
+                new.append(turns)
+        self._on_way = on_way
+        self._blind = way.blind
+        self._leave(kind, new)
+        if kind == "backward":
+            self._trained()
+        else:
+            self._begin_turn(kind, new)
+
+    def _leave(self, kind: str, new: list[LoopTurns]) -> None:
+        """End the open step when its loop has turned, or when the program has gone elsewhere."""
+        owner = self._open
+        if owner is None:
+            return
+        if owner in self._on_way:
+            if owner in new:
+                self._close()
+        elif owner is self._no_loop:
+            # one that trained may be the only step there is, whatever follows it
+            if self._on_way and not self._open_trained:
+                self._close()
+        elif kind in ("forward", "evaluation") and not owner.resumable:
+            self._close()
+            owner.leave()
+
+    def _begin_turn(self, kind: str, new: list[LoopTurns]) -> None:
+        """Begin a step at the first event of a turn, if that turn may be one."""
+        ours = [turns for turns in self._on_way if turns in self._of_steps]
+        if ours:
+            if ours[-1] in new:
+                self._open_step(ours[-1])
+            return
+        if self._open is not None or kind not in ("forward", "optimizer"):
+            return
+        if not self._on_way:
+            if not self._of_steps and not self._backwards_in_no_loop:
+                self._open_step(self._no_loop)
+            return
+        inner = self._on_way[-1]
+        around_steps = any(inner.region in turns.around for turns in self._of_steps)
+        if not inner.idle and not around_steps:
+            self._open_step(inner)
+
+    def _trained(self) -> None:
+        """A training backward: its innermost loop is one whose turns are steps."""
+        if self._blind is not None:
+            self._give_up(f"{self._blind}, and a loop there may be the training loop")
+            return
+        if not self._on_way:
+            self._backwards_in_no_loop += 1
+            if self._backwards_in_no_loop > 1 or self._of_steps:
+                if self._open is self._no_loop:
+                    self._close()
+                return
+            self._open_step(self._no_loop)
+            self._open_trained = True
+            return
+        owner = next((turns for turns in reversed(self._on_way) if not turns.idle), None)
+        if owner is None:
+            inner = self._on_way[-1]
+            self._give_up(
+                f"{inner.idle} turns of the loop at {inner.place} ran no training backward"
+            )
+            return
+        if owner not in self._of_steps:
+            self._of_steps.append(owner)
+            doubt = self._nested()
+            if doubt is not None:
+                self._give_up(doubt)
+                return
+        self._open_step(owner)
+        self._open_trained = True
+
+    # ---- steps ----------------------------------------------------------------------------------
+    def _open_step(self, owner: LoopTurns) -> None:
+        if self._open is owner:
+            return
+        self._close()
+        self._begin()
+        self._open = owner
+
+    def _close(self) -> None:
+        owner, trained = self._open, self._open_trained
+        self._open, self._open_trained = None, False
+        if owner is None:
+            return
+        if trained and not (owner is self._no_loop and self.steps != 1):
+            self._end()
+        else:
+            self._drop()
+
+    # ---- doubts ---------------------------------------------------------------------------------
+    def _give_up(self, reason: str) -> None:
+        self._cannot_tell = reason
+        self._close()
+
+    def _doubt(self) -> str | None:
+        """Why the count may be wrong, asked at the end; None when it is certain."""
+        if not self._of_steps:
+            if self._backwards_in_no_loop > 1:
+                return f"{self._backwards_in_no_loop} training backwards ran, in no loop"
+            if self._backwards_in_no_loop == 1:
+                return None
+            if self._gradients:
+                return (
+                    f"gradients came from torch.autograd.grad alone ({self._gradients} calls), "
+                    "which need not be training"
+                )
+            return "no training backward was seen on the main thread"
+        for turns in self._of_steps:
+            if turns.idle:
+                return f"{turns.idle} turns of the loop at {turns.place} ran no training backward"
+            if not turns.certain():
+                return (
+                    f"in the loop at {turns.place} nothing that trains runs in every turn, so one "
+                    "turn cannot be told from the next"
+                )
+        return self._nested()
+
+    def _nested(self) -> str | None:
+        for turns in self._of_steps:
+            for other in self._of_steps:
+                if other.region in turns.around:
+                    return (
+                        f"backwards run in the loop at {turns.place}, and also outside it in the "
+                        f"loop at {other.place} around it"
+                    )
+        return None

@@ -1,0 +1,135 @@
+"""The turns of one loop of the program, counted from the events inside it."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from trainscope.record.inference.coverage import Site, told_apart
+from trainscope.record.inference.order import turned_between
+from trainscope.record.inference.stack import At, LoopOnWay, Way
+from trainscope.record.inference.syntax import LOOP_HEADER, Branch, Region
+
+__all__ = ["LoopTurns"]
+
+_MAX_RELATIONS = 20_000
+
+
+class LoopTurns:
+    """What has been seen of a loop's turns, over all the times the program came to it.
+
+    A turn is ``trained`` when it ran a training backward, ``idle`` when it ran something that
+    trains, but no backward; one that only evaluated is neither.
+    """
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.trained = 0
+        self.idle = 0
+        self.evaluated = 0
+        self.backward_here = False
+        """This turn has run a training backward."""
+        self.around: set[Region] = set()
+        """Loops that it was seen inside of."""
+        self._training_here = False
+        self._last: _Seen | None = None
+        self._relations: dict[tuple[Way, int, Way, int, int], bool] = {}
+        self._here: set[tuple[Way, int]] = set()
+        self._turns_with: dict[tuple[Way, int], int] = {}
+
+    @property
+    def place(self) -> str:
+        """``file:line``, with the file as the user would write it."""
+        file = self.region.file
+        relative = os.path.relpath(file) if os.path.isabs(file) else file
+        return f"{file if relative.startswith('..') else relative}:{self.region.line}"
+
+    @property
+    def resumable(self) -> bool:
+        """It is in a generator's frame, which can be left and come back to in mid-turn."""
+        return self._last is not None and self._last.loop.resumable
+
+    def event(self, kind: str, way: Way, loop: LoopOnWay, frame_ids: tuple[int, ...]) -> bool:
+        """Take in an event inside the loop; True when it is the first of a new turn."""
+        seen = _Seen(way, loop, frame_ids)
+        new = self._last is None or self._turned(self._last, seen)
+        if new:
+            self.end_turn()
+        self._last = seen
+        self._here.add((way, loop.index))
+        if kind == "backward":
+            self.backward_here = True
+        if kind != "evaluation":
+            self._training_here = True
+        return new
+
+    def leave(self) -> None:
+        """The program went elsewhere: the next event inside begins a turn."""
+        if self._last is not None and not self._last.loop.resumable:
+            self.end_turn()
+            self._last = None
+
+    def end_turn(self) -> None:
+        """Count the turn that has ended, if there was one."""
+        if not self._here:
+            return
+        if self.backward_here:
+            self.trained += 1
+        elif self._training_here:
+            self.idle += 1
+        else:
+            self.evaluated += 1
+        for place in self._here:
+            self._turns_with[place] = self._turns_with.get(place, 0) + 1
+        self._here = set()
+        self.backward_here = self._training_here = False
+
+    def certain(self) -> bool:
+        """Whether each turn could be told from the next; asked while the last one is open.
+
+        That last turn may have ended half-way, so it need not have come to every place.
+        """
+        ended = self.trained + self.idle + self.evaluated
+        turns_with: dict[Site, int] = {}
+        for way, index in {*self._turns_with, *self._here}:
+            site = _site(way, index)
+            turns_with[site] = turns_with.get(site, 0) + self._turns_with.get((way, index), 0)
+        return told_apart(
+            turns_with.keys(), [site for site, turns in turns_with.items() if turns >= ended]
+        )
+
+    def _turned(self, before: _Seen, after: _Seen) -> bool:
+        depth, other_depth = before.loop.depth, after.loop.depth
+        if before.frame_ids[depth] != after.frame_ids[other_depth]:
+            return True
+        same_calls = 0
+        below = zip(before.frame_ids[depth + 1 :], after.frame_ids[other_depth + 1 :], strict=False)
+        for one, other in below:
+            if one != other:
+                break
+            same_calls += 1
+        key = (before.way, before.loop.index, after.way, after.loop.index, same_calls)
+        known = self._relations.get(key)
+        if known is None:
+            if len(self._relations) >= _MAX_RELATIONS:
+                self._relations.clear()
+            known = self._relations[key] = turned_between(
+                before.way.elements[before.loop.index :],
+                after.way.elements[after.loop.index :],
+                same_calls,
+            )
+        return known
+
+
+class _Seen(NamedTuple):
+    way: Way
+    loop: LoopOnWay
+    frame_ids: tuple[int, ...]
+
+
+def _site(way: Way, index: int) -> Site:
+    """The place in the loop's body; its header is run by every turn."""
+    branch = way.elements[index]
+    if isinstance(branch, Branch) and branch.slot == LOOP_HEADER:
+        return (At(-1),)
+    return way.elements[index + 1 :]

@@ -1,0 +1,52 @@
+"""Whether a loop turned between two events inside it, told from their places in its body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainscope.record.inference.stack import At, Call, Element
+from trainscope.record.inference.syntax import Branch
+
+__all__ = ["turned_between"]
+
+
+def turned_between(before: Sequence[Element], after: Sequence[Element], same_calls: int) -> bool:
+    """Whether a new turn began between two events, given by their ways from the loop on.
+
+    A later place of the body is taken for the same turn; the same place again, an earlier one, or
+    the other arm of an ``if`` is a new turn, unless a loop inside the body explains it. (Places
+    that need not run each turn are the business of ``coverage``.) ``same_calls`` is how many of the
+    frames entered below the loop may be the same calls in both.
+    """
+    common = 0
+    calls = 0
+    for one, other in zip(before, after, strict=False):
+        if isinstance(one, Call):
+            calls += 1
+            if calls > same_calls:
+                break
+        if one != other:
+            break
+        common += 1
+    if not _again(before, after, common):
+        return False
+    return not any(isinstance(each, Branch) and each.in_turn for each in before[1:common])
+
+
+def _again(before: Sequence[Element], after: Sequence[Element], common: int) -> bool:
+    """Whether what both ways share was run anew, rather than gone on with."""
+    if common == len(after):
+        return True
+    if common == len(before):
+        return False  # inside the call that the event before has begun
+    one, other = before[common], after[common]
+    if isinstance(one, Call) or isinstance(other, Call):
+        return True
+    if isinstance(one, Branch) and isinstance(other, Branch) and one.region is other.region:
+        return other.slot < one.slot or one.region.excludes(one.slot, other.slot)
+    return _offset(after, common) < _offset(before, common)
+
+
+def _offset(way: Sequence[Element], start: int) -> int:
+    """Where in its frame's bytecode the way goes on."""
+    return next(each.offset for each in way[start:] if isinstance(each, At))
