@@ -95,7 +95,8 @@ class NewOptimizers:
 
 def living_optimizers() -> list[torch.optim.Optimizer]:
     """Those made before; a walk over every object, so for once and not for a loop."""
-    return [each for each in gc.get_objects() if isinstance(each, torch.optim.Optimizer)]
+    # isinstance would ask weak proxies and lazy modules for a __class__ that they may not have
+    return [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer)]
 
 
 EVERY_MODEL = EveryModel()

@@ -41,8 +41,8 @@ class Patch:
         return True
 
 
-def hide_from_dynamo(function: Any) -> None:
-    """Let torch.compile run ``function`` as plain Python and compile what it calls.
+def hide_from_dynamo(*functions: Any) -> None:
+    """Let torch.compile run ``functions`` as plain Python and compile what they call.
 
     It is what torch does with the frames of ``Module.__call__``. If ours were compiled as the
     outermost frame, all classes would share its recompile limit, and forward hooks that today
@@ -55,4 +55,5 @@ def hide_from_dynamo(function: Any) -> None:
 
     skip_code = getattr(torch._dynamo.eval_frame, "skip_code", None)
     if skip_code is not None:
-        skip_code(function.__code__)
+        for function in functions:
+            skip_code(function.__code__)

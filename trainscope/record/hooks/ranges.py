@@ -74,7 +74,7 @@ class LoopRanges:
         _watch_forks()
 
     def elsewhere(self) -> bool:
-        """Off, on another thread than the loop's, in a running backward, or while torch compiles."""
+        """Off, on another thread than the loop's, in a running backward, or while compiling."""
         return (
             not self.active
             or get_ident() != self.loop.thread_id

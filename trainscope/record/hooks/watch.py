@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from trainscope.record.hooks.patch import hide_from_dynamo
+
 __all__ = ["Several", "Watched", "Watcher", "stays_beneath"]
 
 
@@ -48,6 +50,10 @@ class Watched:
 
     def add(self, watcher: Watcher) -> None:
         """Tell ``watcher`` too."""
+        # they run beneath compiled code and are given its tensors: dynamo would compile them
+        for cls in (Several, *type(watcher).__mro__):
+            names = vars(cls).keys() & {"begin", "end"}
+            hide_from_dynamo(*(vars(cls)[name] for name in names))
         self._set((*self.watchers, watcher))
 
     def discard(self, watchers: frozenset[Watcher]) -> bool:
