@@ -86,6 +86,13 @@ CASES = {
         trace(detector=DetectorState()),
         "480 steps of 20.4 ms; the detector was off, so syncs are not known.",
     ),
+    "no GPU": (
+        trace(
+            info=INFO.model_copy(update={"device": None}), detector=replace(ARMED, armed_steps=0)
+        ),
+        "480 steps of 20.4 ms; there was no GPU to wait for. A dry run finds the lines that would "
+        "wait for one.",
+    ),
     "syncs never saved": (
         trace(detector=None),
         "480 steps of 20.4 ms; whether anything made the CPU wait was not saved.",

@@ -89,6 +89,11 @@ def _no_wait(trace: Trace, steps: StepsReport) -> str:
         return f"{ran or _no_step(steps)[:-1]}; whether anything made the CPU wait was not saved."
     if detector.mode == "off":
         return f"{ran or _no_step(steps)[:-1]}; the detector was off, so syncs are not known."
+    if trace.info.device is None and not detector.armed_steps:
+        return (
+            f"{ran or _no_step(steps)[:-1]}; there was no GPU to wait for. "
+            "A dry run finds the lines that would wait for one."
+        )
     if not steps.count:
         return f"{_no_step(steps)} No sync was seen outside steps either."
     if detector.disarmed:
