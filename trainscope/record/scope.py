@@ -16,6 +16,7 @@ from trainscope.record.ranges import NullRange, Range, StepRange
 from trainscope.record.schedule import Schedule
 from trainscope.record.session import Session
 from trainscope.record.settings import Settings
+from trainscope.record.stand_in import stand_in
 from trainscope.record.steps import Steps
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Scope:
             start_step=start_step,
         )
         self.enabled = enabled and os.environ.get("TRAINSCOPE_DISABLED", "") in ("", "0")
+        if self.enabled:
+            stand_in.step_aside()  # under `trainscope run` the program's own scope is the one
         self._session = Session(settings, sinks) if self.enabled else None
 
     # ---- around the loop ----------------------------------------------------------------------
