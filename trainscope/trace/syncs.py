@@ -9,7 +9,7 @@ __all__ = ["DetectorState", "SyncSite"]
 
 @dataclass(frozen=True)
 class SyncSite:
-    """All waits of one kind at one line of the user's code, under one phase, thread and `during`."""
+    """All waits of one kind at one line of code, under one phase, thread and ``during``."""
 
     kind: str
     """A name of ``trainscope.catalogue.kinds``, such as ``"item"``."""
@@ -58,7 +58,7 @@ class DetectorState:
     armed_steps: int = 0
     """Steps at whose beginning and end the detector was whole."""
     disarmed: tuple[str, ...] = ()
-    """Stretches it was not, in words: ``steps 120-124: a catch_warnings block removed the filter``."""
+    """Stretches it was not, in words: ``steps 120-124: catch_warnings removed the filter``."""
     cannot_see: tuple[str, ...] = ()
     """Kinds of waits or facts it has no way to know here, in words."""
     races: tuple[SyncSite, ...] = field(default=())
