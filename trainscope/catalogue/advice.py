@@ -43,7 +43,7 @@ _BY_KIND = {
         "reading it"
     ),
     "nonzero": "keep the mask: torch.where(mask, x, other), or a masked sum and mean",
-    "size-readback": "give the size of the result, which only the GPU knows, or keep to a fixed size",
+    "size-readback": "give the size of the result, or keep to a fixed one: only the GPU knows it",
     "stream": "asked for: wait for one event instead, or make the other stream wait (wait_stream)",
     "event": "asked for; it costs nothing when the event is waited for as late as possible",
     "synchronize": "asked for: leave it out of the loop; to time a part, read CUDA events later",
@@ -71,7 +71,7 @@ _BY_LIBRARY = (
     ("torch.distributions", "pass validate_args=False to the distribution, once it is right"),
     (
         "torch.optim",
-        "give the optimizer a Python number or a CPU tensor for lr, or capturable=True",
+        "give the optimizer a number or a CPU tensor for lr, or capturable=True",
     ),
     ("torch.amp", "GradScaler has to read whether a gradient overflowed: bfloat16 needs no scaler"),
 )

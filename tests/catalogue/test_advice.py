@@ -1,0 +1,137 @@
+"""Advice: the exact words for a kind at a place."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from trainscope.catalogue.advice import advice
+from trainscope.catalogue.kinds import KINDS
+
+LOG = "keep it on the GPU: scope.log(name=tensor) writes the value later, without a wait"
+TOTAL = "add on the GPU (total += value.detach()) and read the total once, when it is shown"
+COLLECT = "collect value.detach() and read all at the end: torch.stack(values).tolist()"
+NEEDED = (
+    "the program goes on with this value, so it has to be read: read it as late as it can be, "
+    "all values in one copy, or for several environments or samples in one batch"
+)
+OTHER = (
+    "keep the value on the GPU, and read it only on the steps that use it; several values: "
+    "one .tolist()"
+)
+NONFINITE = "scope.log names a non-finite value and its step; torch.where skips it on the GPU"
+BRANCH = "torch.where chooses on the GPU; where Python must branch, test it every N steps"
+ASSERT = "torch._assert_async tests it on the GPU without a wait; or test it every N steps"
+PIN = (
+    "copy from pinned memory without waiting: pin_memory=True in the DataLoader (or "
+    ".pin_memory()) and non_blocking=True"
+)
+TO_PINNED = "copy into a pinned tensor with non_blocking=True, and read it after an event"
+WHERE = "keep the mask: torch.where(mask, x, other), or a masked sum and mean"
+ASSIGN = "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number)"
+KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "words"),
+    [
+        ("item", "print(step, loss.item())", LOG),
+        ("item", "wandb.log({'loss': loss.item()}, step=step)", LOG),
+        ("item", 'pbar.set_postfix(loss=f"{loss.item():.3f}")', LOG),
+        ("item", 'writer.add_scalar("loss", loss.item(), step)', LOG),
+        ("repr", "print(loss)", LOG),
+        ("format", 'q.debug(f"{loss}")', LOG),
+        ("item", "running += loss.item()", TOTAL),
+        ("float", "total += float(loss)", TOTAL),
+        ("item", "losses.append(loss.item())", COLLECT),
+        ("item", "obs, reward = env.step(action.item())", NEEDED),
+        ("numpy", "obs = env.step(action.cpu().numpy())", NEEDED),
+        ("cpu", "obs = env.step(action.cpu().numpy())", NEEDED),
+        ("item", "row = table[best.item()]", NEEDED),
+        ("index", "row = names[best.item()]", NEEDED),
+        ("tolist", "text = tokenizer.decode(ids.tolist())", NEEDED),
+        ("item", "if loss.item() > 1e9:", BRANCH),
+        ("bool", "if row.any(): s = s * 0", BRANCH),
+        ("bool", "elif done:", BRANCH),
+        ("bool", "if torch.isnan(loss) or torch.isinf(loss):", NONFINITE),
+        ("bool", "assert (pos >= 0).all()", ASSERT),
+        ("item", "value = loss.item()", OTHER),
+        ("d2h", 'h2 = g.to("cpu")', TO_PINNED),
+        ("cpu", "h = g.cpu()", TO_PINNED),
+        ("index", "name = names[best]", "index with x.index_select or gather, whose index may stay "
+         "on the GPU"),
+        ("h2d-pageable", "x = batch.to(device)", PIN),
+        ("h2d-pinned", "x = batch.to(device)", "the memory is pinned already: add "
+         "non_blocking=True"),
+        ("h2d-list", "d = x[[1, 2, 3]]", "make the index a GPU tensor once, before the loop"),
+        ("h2d-list", "b = torch.tensor([1, 2, 3], device=dev)", "make the tensor once, before the "
+         "loop, or copy it from pinned memory"),
+        ("h2d-scalar", "a = torch.tensor(h, device=dev)", "torch.full((), value, device=device) "
+         "fills it on the GPU, without a copy"),
+        ("nonzero", "a = x[m]", WHERE),
+        ("nonzero", "y[m] = a * 2", ASSIGN),
+        ("nonzero", "if (x[m] == 2).all(): pass", WHERE),
+        ("nonzero", "i = m.nonzero()", KNOWN_SIZE),
+        ("nonzero", "b = torch.masked_select(x, m)", "torch.where(mask, x, other), or a masked sum "
+         "and mean, keeps the shape"),
+        ("size-readback", "a = x.repeat_interleave(r)", "pass output_size=, if the total is known "
+         "on the CPU"),
+        ("size-readback", "k = F.one_hot(a)", "pass num_classes="),
+        ("size-readback", "u = torch.unique(a)", "work with all values and a mask, or call it "
+         "once, outside of the step"),
+        ("synchronize", "torch.cuda.synchronize()", "asked for: leave it out of the loop; to time "
+         "a part, read CUDA events later"),
+    ],
+)  # fmt: skip
+def test_words_fit_kind_and_line(kind: str, source: str, words: str) -> None:
+    assert advice(kind, source=source, phase="forward", during="training", via=None) == words
+
+
+@pytest.mark.parametrize(
+    ("during", "words"),
+    [
+        ("setup", "before the first step: nothing to do"),
+        ("teardown", "after the last step: nothing to do"),
+        ("compilation", "while compiling, once: nothing to do"),
+        ("evaluation", "add up on the GPU and read the result once, after the evaluation"),
+    ],
+)
+def test_words_fit_the_time(during: str, words: str) -> None:
+    source = "correct += (p == y).sum().item()"
+    assert advice("item", source=source, phase=None, during=during, via=None) == words
+
+
+def test_words_fit_the_place() -> None:
+    hook = advice(
+        "item", source="n = g.norm().item()", phase="backward", during="training", via=None
+    )
+    assert hook == (
+        "in a backward hook: collect on the GPU and read it only on the steps that use it, "
+        "after backward"
+    )
+    clip = advice(
+        "bool",
+        source="clip_grad_norm_(p, 1.0, error_if_nonfinite=True)",
+        phase=None,
+        during="training",
+        via="torch.nn.utils.clip_grad:110 clip_grad_norm_",
+    )
+    assert clip == "pass error_if_nonfinite=False; scope.log names a bad norm"
+    module = "torch.nn.modules.module:1371 convert"
+    moved = advice("h2d-pageable", source="net.to(d)", phase=None, during="training", via=module)
+    assert moved == "move the module once, before the loop"
+
+
+def test_a_read_that_the_program_needs_is_never_removable() -> None:
+    for kind, during in itertools.product(KINDS, ("training", "evaluation")):
+        words = advice(
+            kind, source="o = env.step(a.item())", phase="forward", during=during, via=None
+        )
+        assert "remove" not in words
+        assert len(words) > 20
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(KeyError, match="race"):
+        advice("race", source="", phase=None, during="training", via=None)
