@@ -1,0 +1,79 @@
+"""Where nsys is and which version it has."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+__all__ = ["GET_NSYS", "NEWEST_TRIED", "OLDEST_TRIED", "find_nsys", "nsys_version", "tried_note"]
+
+Version = tuple[int, int]
+
+OLDEST_TRIED: Version = (2022, 4)
+NEWEST_TRIED: Version = (2025, 3)
+
+GET_NSYS = (
+    "install Nsight Systems (it comes with the CUDA toolkit; by itself from "
+    "https://developer.nvidia.com/nsight-systems, or as the package nsight-systems of NVIDIA's and "
+    "Debian's non-free repositories), then put nsys on PATH or set NSYS to its path"
+)
+
+_PLACES = (
+    "/opt/nvidia/nsight-systems/*/bin/nsys",
+    "/usr/local/cuda*/bin/nsys",
+    "/usr/lib/nsight-systems/bin/nsys",
+    "/usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64/nsys",
+)
+
+
+def find_nsys(
+    environ: Mapping[str, str],
+    *,
+    which: Callable[[str], str | None] = shutil.which,
+    places: Iterable[str] = _PLACES,
+) -> Path | None:
+    """Path of nsys: ``$NSYS``, then PATH, then the folders that installers use, newest first.
+
+    ``$NSYS`` that names no file finds nothing: it is not passed over in silence.
+    """
+    given = environ.get("NSYS")
+    if given:
+        found = which(given)
+        return Path(found) if found else None
+    on_path = which("nsys")
+    if on_path:
+        return Path(on_path)
+    for place in places:
+        for candidate in sorted(glob.glob(place), reverse=True):
+            if which(candidate):
+                return Path(candidate)
+    return None
+
+
+def nsys_version(path: Path, timeout_s: float = 20.0) -> Version | None:
+    """(year, minor) that ``nsys --version`` prints; None when it prints none or does not run."""
+    try:
+        done = subprocess.run(
+            [str(path), "--version"], capture_output=True, text=True, timeout=timeout_s
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"version (\d{4})\.(\d+)", done.stdout)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def tried_note(version: Version) -> str | None:
+    """What to say of a version outside the range that trainscope has been tried with, or None."""
+    name = "{}.{}".format(*version)
+    tried = "trainscope has been tried with nsys {}.{} to {}.{}".format(
+        *OLDEST_TRIED, *NEWEST_TRIED
+    )
+    if version < OLDEST_TRIED:
+        return f"nsys {name} is too old to rely on; {tried}: install a newer one"
+    if version > NEWEST_TRIED:
+        return f"nsys {name} is newer; {tried}. Check that the timeline shows ranges and kernels"
+    return None
