@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from trainscope.record.inference.loops import LoopTurns
-from trainscope.record.inference.stack import LoopOnWay, Way, way_to
+from trainscope.record.inference.stack import way_to
 from trainscope.record.inference.syntax import Region
 
 __all__ = ["StepInference"]
@@ -187,7 +187,8 @@ class StepInference:
         self._open, self._open_trained = None, False
         if owner is None:
             return
-        if trained and not (owner is self._no_loop and self.steps != 1):
+        in_vain = owner is self._no_loop and (self._of_steps or self._backwards_in_no_loop != 1)
+        if trained and not in_vain:
             self._end()
         else:
             self._drop()

@@ -16,9 +16,8 @@ _BEFORE_LOOP = -1
 _HANDLERS, _TRY_ELSE, _FINALLY = 1, 1_000, 1_001
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_CALLS_MANY = frozenset(
-    "all any deque dict frozenset list max min reduce set sorted sum tuple".split()
-)
+_CALLS_MANY = {"all", "any", "deque", "dict", "frozenset", "list", "max", "min", "reduce"}
+_CALLS_MANY |= {"set", "sorted", "sum", "tuple"}
 """Builtins (and two of the standard library) that may call a function given inside many times."""
 
 
