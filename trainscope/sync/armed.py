@@ -113,7 +113,7 @@ class Armed:
 
         Only to be asked while the filter is first, which keeps the question from being shown.
         """
-        warnings.warn_explicit(_QUESTION, UserWarning, "trainscope", 1, None, self._registry)
+        warnings.warn_explicit(_QUESTION, UserWarning, "", 1, registry=self._registry)
         return self._registry.get("version")
 
     def repair(self) -> str | None:
@@ -166,7 +166,8 @@ class Armed:
         before our filter is asked.
         """
         name, line = ("sys", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-        module = None if frame is None else frame.f_globals.get("__name__")
+        # with None for a module Python shows nothing
+        module = "sys" if frame is None else frame.f_globals.get("__name__") or "<unknown>"
         self._repeating.now = True
         try:
             warnings.warn_explicit(
