@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack  # pyright: ignore[reportMissingImports]
 from torch.utils import dlpack
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -35,7 +36,7 @@ def alias(tensor: Tensor) -> Tensor:
         return tensor
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj():
         return tensor
-    if tensor.is_neg() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if tensor.is_neg() or peek_interpreter_stack() is not None:
         return tensor
     if tensor.requires_grad and torch.is_grad_enabled():
         if torch.autograd.forward_ad._current_level >= 0:
@@ -47,7 +48,7 @@ def alias(tensor: Tensor) -> Tensor:
 def _share(tensor: Tensor) -> Tensor:
     with _disable_current_modes(), torch.no_grad():
         whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
-        twin = dlpack.from_dlpack(dlpack.to_dlpack(whole))
+        twin = dlpack.from_dlpack(whole)
         return torch.empty(0, dtype=tensor.dtype).set_(
             twin.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
         )

@@ -7,16 +7,20 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, _utils, serialization, storage  # pyright: ignore[reportAttributeAccessIssue]
 
 from trainscope.sync.dry.call_site import names_cpu
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.watch import Watch
 
-__all__ = ["CPU", "Devices"]
+__all__ = ["CPU", "Devices", "follow_gradients", "mapped"]
 
 CPU = torch.device("cpu")
+# They pass on the device of a storage, not one that the script gave.
+_REBUILDING = frozenset(
+    file for file in (_utils.__file__, storage.__file__, serialization.__file__) if file
+)
 
 
 class Devices:
@@ -42,6 +46,8 @@ class Devices:
         for place, known in self._of_place.items():
             if device is known:
                 return Place.HOST if place is Place.MODEL and marks.names_device else place
+        if frame.f_code.co_filename in _REBUILDING:
+            return None
         kind = _kind(device)
         if kind not in ("cpu", "cuda"):
             return None
@@ -74,6 +80,24 @@ class Devices:
             return watch.safely(lambda: of_place[watch.marks.raw(tensor)], real)
 
         patches.install(torch.Tensor, "device", property(device))
+
+
+def follow_gradients(watch: Watch, patches: Patches) -> None:
+    """Let ``tensor.grad`` stand where the tensor stands: a compiled backward leaves no mark."""
+    slot: Any = torch._C.TensorBase.grad  # type: ignore[attr-defined]
+
+    def grad(tensor: Tensor) -> Tensor | None:
+        gradient = slot.__get__(tensor)
+        if gradient is not None and watch.live and not torch.compiler.is_compiling():
+            watch.safely(lambda: settle(tensor, gradient), None)
+        return gradient
+
+    def settle(tensor: Tensor, gradient: Tensor) -> None:
+        place = watch.marks.raw(tensor)
+        if place is not Place.HOST:
+            watch.marks.settle(gradient, place)
+
+    patches.install(torch.Tensor, "grad", property(grad, slot.__set__, slot.__delete__))
 
 
 def _kind(device: object) -> str | None:

@@ -1,4 +1,4 @@
-"""Where marks would be lost or never set: data loaders, storage copies, registered tensors."""
+"""Calls of torch's own Python code that mean something else on a GPU: loaders, scaler, one_hot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from trainscope.sync.dry.call_site import is_variable
-from trainscope.sync.dry.devices import Devices
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.watch import Watch
@@ -24,17 +23,15 @@ from trainscope.sync.dry.watch import Watch
 __all__ = ["install"]
 
 
-def install(watch: Watch, devices: Devices, patches: Patches) -> None:
-    """Replace the loading and registering calls for the length of a dry run."""
+def install(watch: Watch, patches: Patches) -> None:
+    """Replace these calls for the length of a dry run."""
     _install_loader(watch, patches)
     _install_scaler(watch, patches)
-    patches.install(torch.UntypedStorage, "clone", _clone(watch, torch.UntypedStorage.clone))
     for name in ("register_parameter", "register_buffer"):
         patches.install(Module, name, _register(watch, getattr(Module, name)))
     one_hot = _one_hot(watch, torch.nn.functional.one_hot)
     patches.install(torch.nn.functional, "one_hot", one_hot)
-    patches.install(torch._C._nn, "one_hot", one_hot)
-    patches.install(torch, "load", _load(watch, devices, torch.load))
+    patches.install(sys.modules["torch._C._nn"], "one_hot", one_hot)
 
 
 def _install_loader(watch: Watch, patches: Patches) -> None:
@@ -111,17 +108,6 @@ def _install_scaler(watch: Watch, patches: Patches) -> None:
     patches.install(GradScaler, "get_scale", reading(GradScaler.get_scale))
 
 
-def _clone(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def clone(self: Any) -> Any:
-        copy = original(self)
-        if watch.live:
-            watch.safely(lambda: watch.marks.carry(self, copy), None)
-        return copy
-
-    return clone
-
-
 def _register(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def register(self: Module, name: str, tensor: Any, *args: Any, **kwargs: Any) -> None:
@@ -155,32 +141,3 @@ def _one_hot(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
             return original(tensor, num_classes, *args, **kwargs)
 
     return one_hot
-
-
-def _load(watch: Watch, devices: Devices, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not watch.live:
-            return original(f, map_location, *args, **kwargs)
-        frame = sys._getframe(1)
-        given = isinstance(map_location, (str, torch.device))
-        place = watch.safely(
-            lambda: devices.resolve(map_location, frame, "load") if given else None, None
-        )
-        loaded = original(f, "cpu" if place is Place.DEVICE else map_location, *args, **kwargs)
-        if place is not None and watch.live:
-            watch.safely(lambda: _place_all(watch, loaded, place), None)
-        return loaded
-
-    return load
-
-
-def _place_all(watch: Watch, data: object, place: Place) -> None:
-    if isinstance(data, Tensor):
-        watch.marks.put(data, place)
-    elif isinstance(data, Mapping):
-        for value in data.values():
-            _place_all(watch, value, place)
-    elif isinstance(data, (list, tuple)):
-        for value in data:
-            _place_all(watch, value, place)

@@ -97,6 +97,13 @@ class Marks:
         mark = self._read(tensor)
         return mark is not None and mark.in_flight == self.waits
 
+    def storage_on_device(self, storage: object) -> bool:
+        """Return whether the storage object `storage` stands for GPU memory."""
+        mark = getattr(storage, _ATTRIBUTE, None)
+        if mark is None or mark.owner is not self:
+            return False
+        return mark.place is Place.DEVICE or (mark.place is Place.MODEL and not self.names_device)
+
     def carry(self, source: object, target: object) -> None:
         """Give the storage `target` the mark of the storage `source`."""
         mark = getattr(source, _ATTRIBUTE, None)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -29,7 +28,7 @@ class FollowMode(TorchDispatchMode):
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch
-        self._views: dict[object, bool] = {}
+        self._traits: dict[object, tuple[bool, bool]] = {}
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -85,6 +84,8 @@ class FollowMode(TorchDispatchMode):
                 if marks.in_flight(tensor):
                     watch.report("race", frame)
                     break
+        if name == "aten::set_" or self._writes(func):
+            return Place.HOST  # what is written into, or given to set_, keeps its own place
         if Place.DEVICE in places:
             return Place.DEVICE
         return Place.MODEL if Place.MODEL in places else Place.HOST
@@ -114,6 +115,8 @@ class FollowMode(TorchDispatchMode):
             watch.report("race", frame)
 
     def _after(self, result: Any, place: Place) -> None:
+        if place is Place.HOST:
+            return  # what has no mark is on the host, unless it is a leaf that trains
         made: list[Tensor] = []
         _collect(result, made)
         for tensor in made:
@@ -121,12 +124,19 @@ class FollowMode(TorchDispatchMode):
 
     def _is_view(self, func: Any) -> bool:
         """Return whether `func` only gives another look at its input and reads no value."""
-        known = self._views.get(func)
+        return self._traits_of(func)[0]
+
+    def _writes(self, func: Any) -> bool:
+        """Return whether `func` returns what it wrote into: in place, or `out=`."""
+        return self._traits_of(func)[1]
+
+    def _traits_of(self, func: Any) -> tuple[bool, bool]:
+        known = self._traits.get(func)
         if known is None:
             schema = getattr(func, "_schema", None)
             aliases = [] if schema is None else [answer.alias_info for answer in schema.returns]
-            known = any(alias is not None and not alias.is_write for alias in aliases)
-            self._views[func] = known
+            writes = [alias.is_write for alias in aliases if alias is not None]
+            known = self._traits[func] = (bool(writes) and not any(writes), any(writes))
         return known
 
 

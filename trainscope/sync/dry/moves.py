@@ -50,9 +50,16 @@ class _Moves:
             place = watch.safely(lambda: moves._destination(args, kwargs, frame), None)
             if place is None:
                 return original(self, *args, **kwargs)
-            args, kwargs = mapped(args, kwargs)
+            new_args, new_kwargs = mapped(args, kwargs)
             return moves._move(
-                self, place, "d2h", frame, _non_blocking(args, kwargs), original, args, kwargs
+                self,
+                place,
+                "d2h",
+                frame,
+                _non_blocking(args, kwargs),
+                original,
+                new_args,
+                new_kwargs,
             )
 
         moves = self

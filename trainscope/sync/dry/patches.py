@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 __all__ = ["Patches"]
@@ -20,6 +21,13 @@ class Patches:
         before = vars(owner).get(name, _ABSENT)
         setattr(owner, name, replacement)
         self._replaced.append((owner, name, before, replacement))
+
+    def functions(self) -> Iterator[tuple[object, object]]:
+        """Give each replaced function with its replacement."""
+        for _, _, _, replacement in self._replaced:
+            original = getattr(replacement, "__wrapped__", None)
+            if original is not None:
+                yield original, replacement
 
     def restore(self) -> None:
         """Put everything back; what someone else replaced after us stays theirs."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from trainscope.sync.dry import cuda_calls, factories, loading, moves, reads
-from trainscope.sync.dry.devices import Devices
+from trainscope.sync.dry import cuda_calls, factories, loading, moves, reads, saving
+from trainscope.sync.dry.devices import Devices, follow_gradients
 from trainscope.sync.dry.mode import FollowMode, enter, leave
 from trainscope.sync.dry.patches import Patches
+from trainscope.sync.dry.tables import Tables
 from trainscope.sync.dry.watch import Observe, Watch
 
 __all__ = ["DryRun"]
 
 _ALWAYS = (
     "dry run: how long a wait would block, and whether the copy it waits for is really slow",
-    "dry run: code under `if torch.cuda.is_available()` or `if device == 'cuda'`, which did not run",
+    "dry run: code that runs only where CUDA is available, such as under `if device == 'cuda'`",
     "dry run: syncs inside CUDA libraries and custom CUDA extensions",
     "dry run: results of compiled code under no_grad, which carry no sign of where they came from; "
     "syncs inside a compiled region",
@@ -39,6 +40,7 @@ class DryRun:
     def __init__(self, observe: Observe) -> None:
         self._watch = Watch(observe)
         self._patches = Patches()
+        self._tables = Tables()
         self._mode: FollowMode | None = None
 
     def start(self) -> None:
@@ -46,13 +48,17 @@ class DryRun:
         if self._mode is not None:
             return
         watch = self._watch
+        self._tables.fill()
         devices = Devices(watch)
         devices.install(self._patches)
+        follow_gradients(watch, self._patches)
         reads.install(watch, self._patches)
         moves.install(watch, devices, self._patches)
         factories.install(watch, devices, self._patches)
-        loading.install(watch, devices, self._patches)
+        loading.install(watch, self._patches)
+        saving.install(watch, devices, self._patches)
         cuda_calls.install(watch, self._patches)
+        self._tables.add(self._patches)
         self._mode = FollowMode(watch)
         enter(self._mode)
         watch.live = True
@@ -64,7 +70,13 @@ class DryRun:
         self._watch.live = False
         leave(self._mode)
         self._mode = None
+        self._tables.remove()
         self._patches.restore()
+
+    @property
+    def fault(self) -> str | None:
+        """The fault of ours that ended the dry run early, in words; None when there was none."""
+        return self._watch.fault
 
     @property
     def cannot_see(self) -> tuple[str, ...]:

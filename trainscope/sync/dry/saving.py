@@ -1,0 +1,110 @@
+"""Copies of whole storages: `deepcopy`, `torch.save`, `torch.load`."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, serialization
+
+from trainscope.sync.dry.devices import Devices
+from trainscope.sync.dry.marks import Place
+from trainscope.sync.dry.patches import Patches
+from trainscope.sync.dry.watch import Watch
+
+__all__ = ["install"]
+
+
+def install(watch: Watch, devices: Devices, patches: Patches) -> None:
+    """Replace what copies, saves and loads storages for the length of a dry run."""
+    patches.install(torch.UntypedStorage, "clone", _clone(watch, torch.UntypedStorage.clone))
+    _install_save(watch, patches)
+    load = _load(watch, devices, torch.load)
+    patches.install(torch, "load", load)
+    patches.install(serialization, "load", load)
+
+
+def _clone(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def clone(self: Any) -> Any:
+        if not watch.live:
+            return original(self)
+        with watch.counted():
+            copy = original(self)
+        watch.safely(lambda: watch.marks.carry(self, copy), None)
+        return copy
+
+    return clone
+
+
+class _Saving(threading.local):
+    """The storages that the `torch.save` of this thread has met; None outside one."""
+
+    met: set[int] | None = None
+
+
+def _install_save(watch: Watch, patches: Patches) -> None:
+    """On a GPU each storage is copied to the host when it is first met, and waited for."""
+    saving = _Saving()
+    save, location_tag = serialization.save, serialization.location_tag
+
+    @functools.wraps(save)
+    def save_and_count(*args: Any, **kwargs: Any) -> None:
+        before, saving.met = saving.met, set()
+        try:
+            save(*args, **kwargs)
+        finally:
+            saving.met = before
+
+    @functools.wraps(location_tag)
+    def tag(storage: Any) -> Any:
+        if watch.live and saving.met is not None:
+            frame = sys._getframe(1)
+            watch.safely(lambda: meet(storage, frame), None)
+        return location_tag(storage)
+
+    def meet(storage: Any, frame: Any) -> None:
+        untyped = getattr(storage, "_untyped_storage", storage)
+        met = saving.met
+        if met is None or untyped._cdata in met:
+            return
+        met.add(untyped._cdata)
+        if untyped.nbytes() and watch.marks.storage_on_device(untyped):
+            watch.report("d2h", frame)
+
+    for owner in (torch, serialization):
+        patches.install(owner, "save", save_and_count)
+    patches.install(serialization, "location_tag", tag)
+
+
+def _load(watch: Watch, devices: Devices, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not watch.live:
+            return original(f, map_location, *args, **kwargs)
+        frame = sys._getframe(1)
+        given = isinstance(map_location, (str, torch.device))
+        place = watch.safely(
+            lambda: devices.resolve(map_location, frame, "load") if given else None, None
+        )
+        loaded = original(f, "cpu" if place is Place.DEVICE else map_location, *args, **kwargs)
+        if place is not None and watch.live:
+            watch.safely(lambda: _place_all(watch, loaded, place), None)
+        return loaded
+
+    return load
+
+
+def _place_all(watch: Watch, data: object, place: Place) -> None:
+    if isinstance(data, Tensor):
+        watch.marks.put(data, place)
+    elif isinstance(data, Mapping):
+        for value in data.values():
+            _place_all(watch, value, place)
+    elif isinstance(data, (list, tuple)):
+        for value in data:
+            _place_all(watch, value, place)
