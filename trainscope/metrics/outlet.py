@@ -119,8 +119,8 @@ class Outlet:
                 if self._failures_in_a_row >= FAILURES_ALLOWED:
                     self._switch_off(f"write ({FAILURES_ALLOWED} times in a row)")
             self._taken += len(records)
-        if opened:
-            self._tried(sink.close)
+        if opened and not self._tried(sink.close):
+            warn(f"sink {sink.name!r} failed in close, its last records may be lost: {self._error}")
         self._ended = True
 
     def _tried(self, call: Callable[[], None]) -> bool:

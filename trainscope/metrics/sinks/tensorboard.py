@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,24 +23,24 @@ class TensorBoard:
         log_dir: folder of the event files; default ``tensorboard`` in the rank's folder.
 
     Raises:
-        MissingDependencyError: the package is not installed (when the sink is opened).
+        MissingDependencyError: the package is not installed.
     """
 
     name = "tensorboard"
 
     def __init__(self, log_dir: str | os.PathLike[str] | None = None) -> None:
+        if importlib.util.find_spec("tensorboard") is None:
+            raise MissingDependencyError(
+                "sinks.TensorBoard needs the tensorboard package: "
+                "pip install 'trainscope[tensorboard]'"
+            )
         self._log_dir = None if log_dir is None else Path(log_dir)
         self._writer: Any = None
 
     def open(self, run: SinkContext) -> None:
         """Start an event file."""
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise MissingDependencyError(
-                "sinks.TensorBoard needs the tensorboard package: "
-                "pip install 'trainscope[tensorboard]'"
-            ) from error
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer = SummaryWriter(str(self._log_dir or run.rank_dir / "tensorboard"))
 
     def write(self, records: Sequence[MetricRecord]) -> None:
