@@ -203,9 +203,6 @@ def test_stopped_inside_a_block_that_began_before_it_is_deaf(debug_mode: DebugMo
     with pytest.warns(UserWarning, match="called a synchronizing"):
         warnings.warn(ANNOUNCEMENT, stacklevel=1)
     assert found == []
-    other = Armed(found)
-    other.start()
-    other.stop()
     assert not [entry for entry in warnings.filters if isinstance(entry[1], Armed)]
 
 

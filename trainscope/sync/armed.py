@@ -21,6 +21,8 @@ SYNC_TEXT = "called a synchronizing CUDA operation"
 _PROTOTYPE_TEXT = "Synchronization debug mode is a prototype feature"
 _QUESTION = "trainscope asks whether the filters have changed"
 _WARN, _ERROR = 1, 2
+_LISTS_KEPT = 8
+"""Lists of filters remembered, beside the first: as many catch_warnings blocks may be nested."""
 _SET, _GET = "_cuda_set_sync_debug_mode", "_cuda_get_sync_debug_mode"
 
 
@@ -44,6 +46,7 @@ class Armed:
         self._patches = Patches()
         self._set: Callable[[int], None] | None = None
         self._active = False
+        self._lists: list[list[Any]] = []
         self._registry: dict[Any, Any] = {}
         self.wished = 0
         """The mode the user asked for: 0, 1 (warn) or 2 (error)."""
@@ -51,9 +54,7 @@ class Armed:
     # ---- arming -------------------------------------------------------------------------------
     def start(self) -> None:
         """Put the filter in and switch the debug mode on, where this build of torch has one."""
-        # Directly, without _filters_mutated(): that would make once-only warnings show again.
-        self._take_out()
-        _filters().insert(0, self._entry)
+        self._put_first()
         self._active = True
         self._set = getattr(torch._C, _SET, None)
         if self._set is None:
@@ -73,6 +74,7 @@ class Armed:
             self._set = None
         self._active = False
         self._take_out()
+        self._lists.clear()
 
     def _apply(self) -> None:
         if self._set is not None:
@@ -87,10 +89,21 @@ class Armed:
     def _wished(self) -> int:
         return self.wished
 
-    def _take_out(self) -> None:
+    def _put_first(self) -> None:
         filters = _filters()
-        # also one of an earlier start, brought back when a catch_warnings block around it ended
-        filters[:] = [entry for entry in filters if not isinstance(entry[1], Armed)]
+        self._remove_from(filters)
+        # Directly, without _filters_mutated(): that would make once-only warnings show again.
+        filters.insert(0, self._entry)
+        if not any(filters is known for known in self._lists):
+            # A catch_warnings block works on a copy and brings the list it found back at its end.
+            self._lists = [*self._lists[:1], *self._lists[1:][-_LISTS_KEPT:], filters]
+
+    def _take_out(self) -> None:
+        for filters in (_filters(), *self._lists):
+            self._remove_from(filters)
+
+    def _remove_from(self, filters: list[Any]) -> None:
+        filters[:] = [entry for entry in filters if entry is not self._entry]
 
     @property
     def available(self) -> bool:
@@ -132,8 +145,7 @@ class Armed:
             hidden = "a warnings filter set in the program came first"
         else:
             hidden = None
-        self._take_out()
-        _filters().insert(0, self._entry)
+        self._put_first()
         if hidden is not None:
             _forget_shown()  # a line already warned about would stay silent for us too
         return hidden

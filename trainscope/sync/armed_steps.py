@@ -51,7 +51,8 @@ class ArmedSteps:
             f"step {first}: {reason}" if first == last else f"steps {first}-{last}: {reason}"
             for first, last, reason in self._stretches
         ]
-        if self._before is not None:
+        begun_with = self._stretches[0][2] if self._stretches else None
+        if self._before is not None and self._before != begun_with:
             words.insert(0, f"before the first step: {self._before}")
         if self._more:
             words.append(f"{self._more} more steps")

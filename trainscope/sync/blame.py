@@ -22,7 +22,7 @@ _INDUCTOR = f"{os.sep}torchinductor_"
 def _library_roots() -> tuple[str, ...]:
     """Folders whose code is never the user's, with a trailing separator."""
     paths = sysconfig.get_paths()
-    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     folders.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     folders.append(os.path.dirname(os.path.abspath(torch.__file__)))
     cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")

@@ -49,6 +49,7 @@ class SyncDetector:
         self._version: object = None
         self._changed_steps = 0
         self._source_blind: tuple[str, ...] = ()
+        self._able = False
 
     # ---- while it looks -----------------------------------------------------------------------
     def start(self) -> None:
@@ -57,6 +58,8 @@ class SyncDetector:
             return
         self._installation.add(self)
         self._started = True
+        live = self._live()
+        self._able = live is None or live.armed.available
         self._version = self._filters_version()
 
     def stop(self) -> None:
@@ -116,14 +119,10 @@ class SyncDetector:
         """Return how far the detector could see."""
         steps = self._steps
         over = steps.running is not None and steps.running != self.loop.step
-        armed = steps.count + over
-        live = self._live()
-        if not self.dry_run and (live is None or not live.armed.available):
-            armed = 0
         return DetectorState(
             mode=self.mode,
             dry_run=self.dry_run,
-            armed_steps=armed,
+            armed_steps=steps.count + over if self._able else 0,
             disarmed=steps.disarmed(),
             cannot_see=self.cannot_see,
             races=self._sites.races(),

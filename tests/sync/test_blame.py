@@ -1,0 +1,106 @@
+"""Whose code a frame is: the user's, a library's, or generated."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import types
+from types import FrameType
+
+import pytest
+import torch
+
+from trainscope.sync import blame as module
+from trainscope.sync.blame import blame, is_user_file, library_frame
+
+STDLIB = sysconfig.get_paths()["stdlib"]
+PURELIB = sysconfig.get_paths()["purelib"]
+
+
+@pytest.mark.parametrize(
+    ("filename", "user"),
+    [
+        ("/home/me/train.py", True),
+        ("train.py", True),
+        ("<stdin>", True),
+        ("<string>", True),
+        ("<ipython-input-3-abcdef>", True),
+        ("/tmp/ipykernel_12/345.py", True),
+        ("/home/me/project/src/editable_package/loop.py", True),
+        (__file__, True),
+        (os.path.join(STDLIB, "contextlib.py"), False),
+        (os.path.join(PURELIB, "lightning", "loop.py"), False),
+        ("/home/me/.venv/lib/python3.12/site-packages/x.py", False),
+        ("/usr/lib/python3/dist-packages/x.py", False),
+        (torch.nn.functional.__file__, False),
+        (module.__file__, False),
+        ("<frozen runpy>", False),
+        (os.path.join(sysconfig.get_paths()["scripts"], "torchrun"), False),
+        ("<eval_with_key>.12", False),
+        ("/tmp/torchinductor_me/ab/cab.py", False),
+    ],
+)
+def test_whose_file(filename: str, user: bool) -> None:
+    assert is_user_file(filename) is user
+
+
+def build(files: list[str]) -> FrameType:
+    """Return the innermost frame of calls through functions of these files, outermost first."""
+    call: object = lambda: sys._getframe(1)  # noqa: E731
+    for number, file in enumerate(reversed(files)):
+        names = {"inner": call}
+        exec(compile(f"def f{number}():\n    return inner()", file, "exec"), names)
+        call = names[f"f{number}"]
+    return call()  # type: ignore[operator]
+
+
+LIBRARY = os.path.join(PURELIB, "somewhere", "module.py")
+
+
+def test_the_innermost_user_frame_is_blamed() -> None:
+    frame = build(["/u/main.py", "/u/train.py", LIBRARY, os.path.join(STDLIB, "functools.py")])
+    blamed = blame(frame)
+    assert blamed.user is not None
+    assert blamed.user.f_code.co_filename == "/u/train.py"
+    assert blamed.caller is not None
+    assert blamed.caller[0].co_filename == "/u/main.py"
+    assert blamed.caller[1] == 2
+    assert blamed.via is not None
+    assert library_frame(*blamed.via) == "functools:2 f0"
+
+
+def test_a_user_callback_inside_a_library_is_blamed_itself() -> None:
+    blamed = blame(build(["/u/main.py", LIBRARY, "/u/callback.py"]))
+    assert blamed.user is not None
+    assert blamed.user.f_code.co_filename == "/u/callback.py"
+    assert blamed.via is None
+    assert blamed.caller is not None
+    assert blamed.caller[0].co_filename == "/u/main.py"
+
+
+def test_our_own_frames_are_never_via() -> None:
+    ours = os.path.join(os.path.dirname(module.__file__), "probes.py")
+    blamed = blame(build(["/u/main.py", LIBRARY, ours]))
+    assert blamed.via is not None
+    assert library_frame(*blamed.via) == "somewhere.module:2 f1"
+
+
+def test_a_thread_of_a_library_alone_is_blamed_on_its_innermost_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "is_user_file", lambda name: False)
+    blamed = blame(build([LIBRARY, os.path.join(PURELIB, "other.py")]))
+    assert blamed.user is not None
+    assert blamed.user.f_code.co_filename == os.path.join(PURELIB, "other.py")
+    assert (blamed.caller, blamed.via) == (None, None)
+
+
+def test_no_frame_at_all() -> None:
+    blamed = blame(None)
+    assert (blamed.user, blamed.caller, blamed.via) == (None, None, None)
+
+
+def test_library_frame_names_the_package() -> None:
+    code = types.FunctionType(compile("1", torch.__file__, "eval"), {}).__code__
+    assert library_frame(code, 7) == "torch:7 <module>"

@@ -1,0 +1,357 @@
+"""The detector from the outside: what it sees, when it raises, what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+import torch
+from emulated import DebugMode, Host, announce, debug_mode, on_device
+
+from trainscope.errors import ConfigError, SyncError
+from trainscope.sync import process
+from trainscope.sync.detector import SyncDetector
+from trainscope.sync.guards import allow_sync
+from trainscope.sync.loop import LoopState
+from trainscope.sync.messages import SyncWarning
+from trainscope.sync.own import own_work
+from trainscope.trace.syncs import SyncSite
+
+__all__ = ["debug_mode"]
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="emulates a GPU where none is")
+
+
+def live(mode: str = "record", **given: object) -> SyncDetector:
+    return SyncDetector(mode, dry_run=False, **given)  # type: ignore[arg-type]
+
+
+def seen(detector: SyncDetector) -> list[tuple[str, int, int]]:
+    return sorted((site.kind, site.line, site.count) for site in detector.sites())
+
+
+def line() -> int:
+    return sys._getframe(1).f_lineno
+
+
+nonzero = announce
+"""Called by this name, the announcement comes from an expression that says its kind."""
+
+
+def test_both_ways_of_seeing_make_one_list() -> None:
+    x = on_device(1.0).sum()
+    with live() as detector:
+        detector.begin_step(0)
+        here = line()
+        for _ in range(3):
+            x.item()
+        nonzero()
+        print(x)
+    assert seen(detector) == [
+        ("item", here + 2, 3), ("nonzero", here + 3, 1), ("repr", here + 4, 1),
+    ]  # fmt: skip
+    by_kind = {site.kind: site for site in detector.sites()}
+    assert (by_kind["item"].timed, by_kind["nonzero"].timed) == (3, 0)
+    assert by_kind["repr"].counted_internally is True
+    assert by_kind["item"].source == "x.item()"
+    assert by_kind["item"].function == "test_both_ways_of_seeing_make_one_list"
+
+
+def test_off_installs_nothing() -> None:
+    before = (dict(vars(torch.Tensor)), list(warnings.filters))
+    with live("off") as detector:
+        assert (dict(vars(torch.Tensor)), list(warnings.filters)) == before
+        on_device(1.0).item()
+        detector.begin_step(0)
+    assert detector.sites() == ()
+    assert detector.state().mode == "off"
+
+
+def test_everything_is_put_back() -> None:
+    owners = (torch.Tensor, torch.cuda.Stream, torch.cuda.Event, torch.cuda, torch._C)
+    before = [dict(vars(owner)) for owner in owners], list(warnings.filters)
+    first, second = live(), live()
+    first.start()
+    first.start()
+    assert vars(torch.Tensor)["item"] is not before[0][0].get("item")
+    second.start()
+    first.stop()
+    first.stop()
+    on_device(1.0).item()
+    assert vars(torch.Tensor)["item"] is not before[0][0].get("item")
+    second.stop()
+    assert ([dict(vars(owner)) for owner in owners], list(warnings.filters)) == before
+    assert (len(first.sites()), len(second.sites())) == (0, 1)
+    assert process.LIVE.source is None
+
+
+def test_an_exception_in_the_loop_passes_and_everything_is_put_back() -> None:
+    before = dict(vars(torch.Tensor))
+    with pytest.raises(KeyError, match="theirs"), live():
+        raise KeyError("theirs")
+    assert dict(vars(torch.Tensor)) == before
+
+
+@pytest.mark.parametrize("mode", ["Record", "", "raise"])
+def test_a_mode_that_is_none_is_refused(mode: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        SyncDetector(mode)
+    assert str(error.value) == f"mode={mode!r} is not one of record, warn, error, off"
+
+
+# ---- modes --------------------------------------------------------------------------------------
+def test_warn_warns_once_a_site_at_the_user_s_line() -> None:
+    x = on_device(1.0).sum()
+    with live("warn"), warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            x.item()
+    (warning,) = shown
+    assert warning.category is SyncWarning
+    assert (warning.filename, warning.lineno) == (__file__, line() - 3)
+    assert str(warning.message) == (
+        f"TS101 item: {__file__}:{warning.lineno} in "
+        "test_warn_warns_once_a_site_at_the_user_s_line makes the CPU wait for the GPU "
+        "(`x.item()`): keep the value on the GPU, and read it only on the steps that use it; "
+        "several values: one .tolist()"
+    )
+
+
+def test_error_raises_at_the_line_and_counts() -> None:
+    x = on_device(1.0).sum()
+    with live("error") as detector:
+        with pytest.raises(SyncError, match=r"TS101 item: .*test_detector\.py:\d+ in test_error"):
+            x.item()
+        with pytest.raises(SyncError, match=r'permit it: with trainscope\.allow_sync\("reason"\)'):
+            nonzero()
+        with allow_sync("checkpoint"):
+            assert x.item() == 1.0
+        assert torch.ones(1).item() == 1.0
+    assert sorted((s.kind, s.allowed) for s in detector.sites() if s.allowed is None) == [
+        ("item", None), ("nonzero", None),
+    ]  # fmt: skip
+    assert [s.allowed for s in detector.sites() if s.allowed] == ["checkpoint"]
+
+
+def test_error_is_for_the_loop_s_thread_and_its_steps_only() -> None:
+    loop, x, raised = LoopState(), on_device(1.0).sum(), []
+    with live("error", loop=loop) as detector:
+        assert x.item() == 1.0  # before the first step
+
+        def helper() -> None:
+            try:
+                x.item()
+            except SyncError as error:
+                raised.append(error)
+
+        loop.step, loop.started = 0, True
+        thread = threading.Thread(target=helper, name="pin-memory")
+        thread.start()
+        thread.join()
+        with pytest.raises(SyncError):
+            x.item()
+    assert raised == []
+    assert sorted((s.thread, s.during) for s in detector.sites()) == [
+        ("main", "setup"), ("main", "training"), ("pin-memory", "training"),
+    ]  # fmt: skip
+
+
+def test_own_work_is_nobody_s_sync() -> None:
+    x, results = on_device(1.0).sum(), []
+    with live("error") as detector:
+        with own_work():
+            x.item()
+            nonzero()
+        thread = threading.Thread(target=lambda: results.append(x.item()), name="trainscope-worker")
+        thread.start()
+        thread.join()
+    assert (detector.sites(), results) == ((), [1.0])
+
+
+# ---- places -------------------------------------------------------------------------------------
+def sites_of(detector: SyncDetector) -> dict[str | None, SyncSite]:
+    return {site.phase: site for site in detector.sites()}
+
+
+def test_a_hook_in_backward_is_kept_under_backward() -> None:
+    loop = LoopState()
+    w = torch.nn.Parameter(torch.ones(2))
+    x = on_device(1.0).sum()
+
+    def hook(p: torch.Tensor) -> None:
+        x.item()
+
+    w.register_post_accumulate_grad_hook(hook)
+    with live(loop=loop) as detector:
+        loop.phase = "forward"
+        x.item()
+        (w * 2).sum().backward()
+    by_phase = sites_of(detector)
+    assert set(by_phase) == {"forward", "backward"}
+    assert by_phase["backward"].caller == f"{__file__}:{line() - 3}"
+    assert by_phase["backward"].function == "hook"
+
+
+def test_waits_told_after_backward_belong_to_it() -> None:
+    """torch tells the waits of C++ backward code when its engine has returned."""
+    loop = LoopState()
+    source = "def _engine_run_backward(tell):\n    tell()\n"
+    names: dict[str, object] = {}
+    path = torch.autograd.graph.__file__
+    exec(compile(source, path, "exec"), names)
+    with live(loop=loop) as detector:
+        names["_engine_run_backward"](announce)  # type: ignore[operator]
+    (site,) = detector.sites()
+    assert (site.phase, site.thread, site.file) == ("backward", "autograd", __file__)
+    assert site.via == "torch.autograd.graph:2 _engine_run_backward"
+
+
+def test_evaluation_and_setup_are_kept_apart() -> None:
+    loop, x = LoopState(), on_device(1.0).sum()
+    with live(loop=loop) as detector:
+        for started, step, evaluating, finished in (
+            (False, None, False, False), (True, 0, False, False), (True, 0, True, False),
+            (True, None, False, True),
+        ):  # fmt: skip
+            loop.started, loop.step = started, step
+            loop.evaluating, loop.finished = evaluating, finished
+            x.item()
+    during = {site.during for site in detector.sites()}
+    assert during == {"setup", "training", "evaluation", "teardown"}
+
+
+def test_a_copy_to_the_device_enters_the_h2d_range_between_phases_only() -> None:
+    loop, entered = LoopState(), []
+
+    def h2d() -> AbstractContextManager[object]:
+        entered.append(loop.step)
+        return nullcontext()
+
+    loop.h2d = h2d
+    batch = torch.ones(2).as_subclass(Host)
+    with live(loop=loop):
+        batch.to("cuda")  # outside a step
+        loop.step = 3
+        batch.to("cuda")
+        batch.to(torch.float64)
+        loop.phase = "forward"
+        batch.to("cuda")
+        loop.phase = None
+        with own_work():
+            batch.to("cuda")
+        thread = threading.Thread(target=lambda: batch.to("cuda"))
+        thread.start()
+        thread.join()
+    assert entered == [3]
+
+
+# ---- staying whole ------------------------------------------------------------------------------
+def test_armed_steps_and_a_disarmed_stretch(debug_mode: DebugMode) -> None:
+    loop = LoopState()
+    with live(loop=loop) as detector:
+        for step in range(10):
+            detector.begin_step(step)
+            loop.step = step
+            if step in (4, 5):
+                warnings.simplefilter("ignore")  # the test's own catch_warnings takes it back
+            nonzero()
+            loop.step = None
+        state = detector.state()
+    assert state.armed_steps == 8
+    assert state.disarmed == ("steps 4-5: a warnings filter set in the program came first",)
+    assert detector.state().armed_steps == 8
+    assert {site.count for site in detector.sites()} == {8}
+
+
+def test_a_block_inside_a_step_is_told(debug_mode: DebugMode) -> None:
+    with live() as detector:
+        for step in range(5):
+            detector.begin_step(step)
+            if step == 2:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    nonzero()
+    state = detector.state()
+    assert (state.armed_steps, state.disarmed, detector.sites()) == (5, (), ())
+    assert state.cannot_see[-1] == (
+        "implicit waits inside a catch_warnings block, of which 1 steps had one"
+    )
+
+
+def test_without_a_gpu_it_says_that_it_sees_nothing() -> None:
+    with live() as detector:
+        detector.begin_step(0)
+        torch.ones(1).item()
+        words = detector.cannot_see
+    assert words == ("any wait: this machine has no CUDA device; a dry run finds them without one",)
+    state = detector.state()
+    assert (state.cannot_see, state.armed_steps, detector.sites()) == (words, 0, ())
+
+
+def test_the_user_s_error_mode_is_told(debug_mode: DebugMode) -> None:
+    debug_mode.set(2)
+    with live() as detector:
+        for step in range(2):
+            detector.begin_step(step)
+    state = detector.state()
+    words = "steps 0-1: the program set torch's sync debug mode to 'error'"
+    assert (state.armed_steps, state.disarmed) == (0, (words,))
+
+
+def test_a_fault_of_ours_ends_the_looking_and_not_the_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = on_device(1.0).sum()
+    detector = live()
+    detector.start()
+
+    def broken(*args: object, **kwargs: object) -> bool:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(detector._sites, "record", broken)
+    with pytest.warns(RuntimeWarning, match="stopped looking for syncs after a fault") as shown:
+        assert x.item() == 1.0
+        assert x.item() == 1.0
+    assert len(shown) == 1
+    assert "item" not in vars(torch.Tensor)
+    detector.begin_step(1)
+    detector.stop()
+    assert detector.cannot_see == (
+        "anything after a fault of trainscope's own: ZeroDivisionError('ours')",
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_nothing_installed() -> None:
+    x = on_device(1.0).sum()
+    with live() as detector:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            x.item()
+            clean = "item" not in vars(torch.Tensor) and detector.sites() == ()
+            os.write(write, b"clean" if clean else b"not")
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(read, 10) == b"clean"
+        os.close(read)
+        os.close(write)
+        x.item()
+    assert [site.count for site in detector.sites()] == [1]
+
+
+def test_compilation_is_kept_apart() -> None:
+    import torch._dynamo
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        nonzero()
+        return graph.forward
+
+    with live() as detector:
+        torch.compile(lambda t: t * 2, backend=backend)(torch.ones(2))
+    (site,) = detector.sites()
+    assert (site.during, site.file) == ("compilation", __file__)

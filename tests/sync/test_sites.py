@@ -1,0 +1,148 @@
+"""The table of sites: one record a site, exact counts, bounded memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+
+import pytest
+
+from trainscope.sync import sites as module
+from trainscope.sync.sites import Sites
+
+HERE = __file__
+
+
+def wait(sites: Sites, kind: str = "item", **given: object) -> bool:
+    words = {"phase": "forward", "thread": "main", "during": "training", **given}
+    return sites.record(kind, sys._getframe(1), **words)  # type: ignore[arg-type]
+
+
+def test_one_site_with_all_its_facts() -> None:
+    sites = Sites()
+    for blocked_ns in (30, 10, 20):
+        new = wait(sites, blocked_ns=blocked_ns)  # the line
+        assert new is (blocked_ns == 30)
+    (site,) = sites.snapshot()
+    line = sys._getframe(0).f_lineno - 3
+    facts = dataclasses.asdict(site)
+    assert facts.pop("caller") is None  # pytest is a library
+    assert facts == {
+        "kind": "item", "code": "TS101", "explicit": False, "allowed": None,
+        "file": HERE, "line": line, "function": "test_one_site_with_all_its_facts",
+        "source": "new = wait(sites, blocked_ns=blocked_ns)  # the line",
+        "via": None, "phase": "forward", "thread": "main", "during": "training",
+        "count": 3, "counted_internally": False, "timed": 3,
+        "blocked_ns_total": 60, "blocked_ns_median": 20, "advice": site.advice,
+    }  # fmt: skip
+    assert site.advice.startswith("keep the value on the GPU")
+
+
+def test_kind_phase_thread_during_and_reason_tell_sites_apart() -> None:
+    sites = Sites()
+    variants: list[dict[str, object]] = [
+        {}, {"phase": None}, {"thread": "autograd"}, {"during": "evaluation"},
+        {"allowed": "checkpoint"},
+    ]  # fmt: skip
+    for _ in range(2):
+        for given in variants:
+            for kind in ("item", "synchronize"):
+                wait(sites, kind, **given)
+    found = sites.snapshot()
+    assert len(found) == 10
+    assert {site.count for site in found} == {2}
+    assert {(s.kind, s.explicit) for s in found} == {("item", False), ("synchronize", True)}
+
+
+def test_order_is_by_count_then_file_then_line() -> None:
+    sites = Sites()
+    wait(sites, "item")
+    first = sys._getframe(0).f_lineno
+    wait(sites, "item")
+    for _ in range(3):
+        wait(sites, "bool")
+    lines = [(site.count, site.line - first) for site in sites.snapshot()]
+    assert lines == [(3, 3), (1, -1), (1, 1)]
+
+
+def test_a_print_is_counted_once_and_says_so() -> None:
+    sites = Sites()
+    wait(sites, "repr", internal=True, blocked_ns=5)
+    (site,) = sites.snapshot()
+    assert (site.count, site.counted_internally) == (1, True)
+
+
+def test_an_untimed_wait_has_no_median() -> None:
+    sites = Sites()
+    wait(sites, "nonzero")
+    (site,) = sites.snapshot()
+    assert (site.timed, site.blocked_ns_total, site.blocked_ns_median) == (0, 0, None)
+
+
+def test_the_sample_is_bounded_and_spans_the_whole_run() -> None:
+    sites = Sites()
+    for blocked_ns in range(100_000):
+        wait(sites, blocked_ns=blocked_ns)
+    (record,) = sites._records.values()
+    assert len(record.samples) <= module.SAMPLES
+    assert record.samples == list(range(0, 100_000, record.stride))
+    (site,) = sites.snapshot()
+    assert site.timed == 100_000
+    assert site.blocked_ns_total == sum(range(100_000))
+    assert site.blocked_ns_median == pytest.approx(50_000, rel=0.01)
+
+
+def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SITES", 3)
+    sites = Sites()
+    for number in range(5):
+        for _ in range(2):
+            wait(sites, thread=f"worker {number}")
+    assert [site.thread for site in sites.snapshot()] == ["worker 0", "worker 1", "worker 2"]
+    assert sites.overflow == 4
+
+
+def test_races_are_no_syncs() -> None:
+    sites = Sites()
+    wait(sites, "race")
+    assert sites.snapshot() == ()
+    (race,) = sites.races()
+    assert (race.code, race.kind, race.explicit) == ("TS501", "race", False)
+    assert race.advice == (
+        "a value is read before its non_blocking copy has landed: wait for an event recorded "
+        "after the copy, then read"
+    )
+
+
+def test_a_wait_with_no_python_frame() -> None:
+    sites = Sites()
+    sites.record("item", None, phase=None, thread="x", during="training")
+    (site,) = sites.snapshot()
+    assert (site.file, site.line, site.source, site.caller) == ("<no Python frame>", 0, "", None)
+
+
+def test_threads_lose_no_count() -> None:
+    sites = Sites()
+
+    def many() -> None:
+        for _ in range(5_000):
+            wait(sites, blocked_ns=1)
+
+    threads = [threading.Thread(target=many) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (site,) = sites.snapshot()
+    assert (site.count, site.timed, site.blocked_ns_total) == (20_000, 20_000, 20_000)
+
+
+def test_code_that_dynamo_resumed_keeps_the_function_s_name() -> None:
+    sites = Sites()
+    source = "def torch_dynamo_resume_in_train_at_12(wait, sites):\n    wait(sites)\n"
+    names: dict[str, object] = {}
+    exec(compile(source, "resumed.py", "exec"), names)
+    names["torch_dynamo_resume_in_train_at_12"](wait, sites)  # type: ignore[operator]
+    (site,) = sites.snapshot()
+    assert site.function == "train"
