@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.sync.dry.conftest import Found, run_file
+from dry_programs import Found, run_file
 
 CASES = Path(__file__).parents[1] / "cases"
 EXPECTED = CASES / "expected.json"

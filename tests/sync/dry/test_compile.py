@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import FrameType
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from trainscope.sync.blame import blame
 from trainscope.sync.dry import DryRun
 
 
@@ -69,6 +72,14 @@ def test_every_replaced_tensor_method_passes_fullgraph() -> None:
     finally:
         dry_run.stop()
     assert dry_run.fault is None
+    torch._dynamo.reset()
+    compiled = torch.compile(everything, fullgraph=True, backend="aot_eager")
+    assert compiled(torch.ones(2, 3)).shape == (2,)
+    assert torch.jit.script(_scripted_again)(torch.ones(2)).tolist() == [4.0, 4.0]
+
+
+def _scripted_again(x: Tensor) -> Tensor:
+    return torch.full([2], 3.0) + x
 
 
 def _scripted(x: Tensor) -> Tensor:
@@ -99,3 +110,34 @@ def test_a_compiled_optimizer_step_still_compiles() -> None:
     finally:
         dry_run.stop()
     assert dry_run.fault is None
+
+
+def test_a_read_between_two_graphs_is_one_item() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    seen: list[tuple[str, int]] = []
+
+    def observe(kind: str, frame: FrameType, *, internal: bool = False) -> None:
+        user = blame(frame).user
+        assert user is not None
+        seen.append((kind, user.f_lineno))
+
+    def broken(x: Tensor) -> Tensor:
+        y = x * 2
+        if y.sum().item() > 0:
+            y = y + 1
+        return y.sin()
+
+    line = broken.__code__.co_firstlineno + 2
+    dry_run = DryRun(observe)
+    dry_run.start()
+    try:
+        # without a gradient the compiled part's result carries no mark, so it needs one here
+        x = torch.ones(3, device="cuda", requires_grad=True)
+        compiled = torch.compile(broken, backend="aot_eager")
+        for _ in range(3):
+            compiled(x)
+    finally:
+        dry_run.stop()
+    assert dry_run.fault is None
+    assert seen == [("item", line)] * 3

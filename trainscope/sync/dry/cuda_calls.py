@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
 
@@ -28,28 +28,28 @@ def install(watch: Watch, patches: Patches) -> None:
     """Replace what waits, and what a script that assumes a GPU calls on the way."""
     cuda = torch.cuda
     for name in ("synchronize", "empty_cache"):
-        patches.install(cuda, name, _waiting(watch, getattr(cuda, name), name))
+        patches.replace(cuda, name, _waiting(watch, getattr(cuda, name), name))
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is not None:
         original = accelerator.synchronize
-        patches.install(accelerator, "synchronize", _waiting(watch, original, "synchronize"))
+        patches.replace(accelerator, "synchronize", _waiting(watch, original, "synchronize"))
     for name in _NOTHING:
         if hasattr(cuda, name):
-            patches.install(cuda, name, _answer(getattr(cuda, name), None))
+            patches.replace(cuda, name, _answer(getattr(cuda, name), None))
     for name in _NVTX:
         if hasattr(cuda.nvtx, name):
-            patches.install(cuda.nvtx, name, _answer(getattr(cuda.nvtx, name), 0))
-    patches.install(cuda, "current_device", _answer(cuda.current_device, 0))
-    patches.install(cuda, "get_device_name", _answer(cuda.get_device_name, "no GPU (dry run)"))
+            patches.replace(cuda.nvtx, name, _answer(getattr(cuda.nvtx, name), 0))
+    patches.replace(cuda, "current_device", _answer(cuda.current_device, 0))
+    patches.replace(cuda, "get_device_name", _answer(cuda.get_device_name, "no GPU (dry run)"))
     event, stream = _stand_ins(watch)
     main = stream()
-    patches.install(cuda, "Event", event)
-    patches.install(cuda, "Stream", stream)
-    patches.install(cuda, "current_stream", _answer(cuda.current_stream, main))
-    patches.install(cuda, "default_stream", _answer(cuda.default_stream, main))
+    patches.replace(cuda, "Event", event)
+    patches.replace(cuda, "Stream", stream)
+    patches.replace(cuda, "current_stream", _answer(cuda.current_stream, main))
+    patches.replace(cuda, "default_stream", _answer(cuda.default_stream, main))
     for name in ("stream", "device", "device_of"):
-        patches.install(cuda, name, _Scope)
-    patches.install(torch.Tensor, "record_stream", _answer(torch.Tensor.record_stream, None))
+        patches.replace(cuda, name, _Scope)
+    patches.replace(torch.Tensor, "record_stream", _answer(torch.Tensor.record_stream, None))
 
 
 def _waiting(watch: Watch, original: Callable[..., Any], kind: str) -> Callable[..., None]:

@@ -11,8 +11,8 @@ from torch import Tensor, _utils, serialization, storage  # pyright: ignore[repo
 
 from trainscope.sync.dry.call_site import names_cpu
 from trainscope.sync.dry.marks import Place
-from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.patches import Patches
 
 __all__ = ["CPU", "Devices", "follow_gradients", "mapped"]
 
@@ -79,7 +79,7 @@ class Devices:
                 return real
             return watch.safely(lambda: of_place[watch.marks.raw(tensor)], real)
 
-        patches.install(torch.Tensor, "device", property(device))
+        patches.replace(torch.Tensor, "device", property(device))
 
 
 def follow_gradients(watch: Watch, patches: Patches) -> None:
@@ -97,7 +97,7 @@ def follow_gradients(watch: Watch, patches: Patches) -> None:
         if place is not Place.HOST:
             watch.marks.settle(gradient, place)
 
-    patches.install(torch.Tensor, "grad", property(grad, slot.__set__, slot.__delete__))
+    patches.replace(torch.Tensor, "grad", property(grad, slot.__set__, slot.__delete__))
 
 
 def _kind(device: object) -> str | None:

@@ -17,8 +17,8 @@ from trainscope.sync.dry.aliases import alias
 from trainscope.sync.dry.call_site import is_variable
 from trainscope.sync.dry.devices import Devices, mapped
 from trainscope.sync.dry.marks import Place
-from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
 
@@ -39,13 +39,13 @@ def install(watch: Watch, devices: Devices, patches: Patches) -> None:
     factories = _Factories(watch, devices)
     constructors = _device._device_constructors()  # cached: must hold torch's own functions
     for name in _NAMES:
-        patches.install(torch, name, factories.wrap(getattr(torch, name)))
+        patches.replace(torch, name, factories.wrap(getattr(torch, name)))
     for name in ("fftfreq", "rfftfreq"):
-        patches.install(torch.fft, name, factories.wrap(getattr(torch.fft, name)))
+        patches.replace(torch.fft, name, factories.wrap(getattr(torch.fft, name)))
     for name in _NEW:
-        patches.install(torch.Tensor, name, factories.wrap(getattr(torch.Tensor, name)))
+        patches.replace(torch.Tensor, name, factories.wrap(getattr(torch.Tensor, name)))
     context = _device.DeviceContext
-    patches.install(
+    patches.replace(
         context,
         "__torch_function__",
         factories.by_default_device(context.__torch_function__, constructors),

@@ -17,8 +17,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from trainscope.sync.dry.call_site import is_variable
 from trainscope.sync.dry.marks import Place
-from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
 
@@ -28,10 +28,10 @@ def install(watch: Watch, patches: Patches) -> None:
     _install_loader(watch, patches)
     _install_scaler(watch, patches)
     for name in ("register_parameter", "register_buffer"):
-        patches.install(Module, name, _register(watch, getattr(Module, name)))
+        patches.replace(Module, name, _register(watch, getattr(Module, name)))
     one_hot = _one_hot(watch, torch.nn.functional.one_hot)
-    patches.install(torch.nn.functional, "one_hot", one_hot)
-    patches.install(sys.modules["torch._C._nn"], "one_hot", one_hot)
+    patches.replace(torch.nn.functional, "one_hot", one_hot)
+    patches.replace(sys.modules["torch._C._nn"], "one_hot", one_hot)
 
 
 def _install_loader(watch: Watch, patches: Patches) -> None:
@@ -64,9 +64,9 @@ def _install_loader(watch: Watch, patches: Patches) -> None:
             watch.safely(lambda: _pin(watch, data), None)
         return data
 
-    patches.install(DataLoader, "__init__", __init__)
-    patches.install(DataLoader, "_get_iterator", _get_iterator)
-    patches.install(_BaseDataLoaderIter, "__next__", __next__)
+    patches.replace(DataLoader, "__init__", __init__)
+    patches.replace(DataLoader, "_get_iterator", _get_iterator)
+    patches.replace(_BaseDataLoaderIter, "__next__", __next__)
 
 
 def _pin(watch: Watch, data: object) -> None:
@@ -103,9 +103,9 @@ def _install_scaler(watch: Watch, patches: Patches) -> None:
 
         return read
 
-    patches.install(GradScaler, "__init__", __init__)
-    patches.install(GradScaler, "step", reading(GradScaler.step))
-    patches.install(GradScaler, "get_scale", reading(GradScaler.get_scale))
+    patches.replace(GradScaler, "__init__", __init__)
+    patches.replace(GradScaler, "step", reading(GradScaler.step))
+    patches.replace(GradScaler, "get_scale", reading(GradScaler.get_scale))
 
 
 def _register(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:

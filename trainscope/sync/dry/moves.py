@@ -15,8 +15,8 @@ from torch.nn import Module
 from trainscope.sync.dry.aliases import alias
 from trainscope.sync.dry.devices import Devices, mapped
 from trainscope.sync.dry.marks import Place
-from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
 
@@ -24,12 +24,12 @@ __all__ = ["install"]
 def install(watch: Watch, devices: Devices, patches: Patches) -> None:
     """Replace the moving methods of Tensor and Module for the length of a dry run."""
     moves = _Moves(watch, devices)
-    patches.install(torch.Tensor, "to", moves.to(torch.Tensor.to))
-    patches.install(torch.Tensor, "cuda", moves.cuda(torch.Tensor.cuda, torch.Tensor.to))
-    patches.install(torch.Tensor, "cpu", moves.cpu(torch.Tensor.cpu))
-    patches.install(torch.Tensor, "pin_memory", moves.pin_memory(torch.Tensor.pin_memory))
-    patches.install(torch.Tensor, "is_pinned", moves.is_pinned(torch.Tensor.is_pinned))
-    patches.install(Module, "to", moves.module_to(Module.to))
+    patches.replace(torch.Tensor, "to", moves.to(torch.Tensor.to))
+    patches.replace(torch.Tensor, "cuda", moves.cuda(torch.Tensor.cuda, torch.Tensor.to))
+    patches.replace(torch.Tensor, "cpu", moves.cpu(torch.Tensor.cpu))
+    patches.replace(torch.Tensor, "pin_memory", moves.pin_memory(torch.Tensor.pin_memory))
+    patches.replace(torch.Tensor, "is_pinned", moves.is_pinned(torch.Tensor.is_pinned))
+    patches.replace(Module, "to", moves.module_to(Module.to))
 
 
 class _Moves:

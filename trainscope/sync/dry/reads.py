@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
 
@@ -36,10 +36,10 @@ def install(watch: Watch, patches: Patches) -> None:
     for name, kind in _READS.items():
         original = getattr(torch.Tensor, name, None)
         if original is not None:
-            patches.install(torch.Tensor, name, _reader(watch, original, kind))
+            patches.replace(torch.Tensor, name, _reader(watch, original, kind))
     for name in ("__getitem__", "__setitem__"):
         original = getattr(torch.Tensor, name)
-        patches.install(torch.Tensor, name, _subscript(watch, original))
+        patches.replace(torch.Tensor, name, _subscript(watch, original))
 
 
 def _reader(watch: Watch, original: Callable[..., Any], kind: str) -> Callable[..., Any]:

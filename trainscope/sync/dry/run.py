@@ -5,9 +5,9 @@ from __future__ import annotations
 from trainscope.sync.dry import cuda_calls, factories, loading, moves, reads, saving
 from trainscope.sync.dry.devices import Devices, follow_gradients
 from trainscope.sync.dry.mode import FollowMode, enter, leave
-from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.tables import Tables
 from trainscope.sync.dry.watch import Observe, Watch
+from trainscope.sync.patches import Patches
 
 __all__ = ["DryRun"]
 
@@ -41,6 +41,7 @@ class DryRun:
         self._watch = Watch(observe)
         self._patches = Patches()
         self._tables = Tables()
+        self._foreign: tuple[str, ...] = ()
         self._mode: FollowMode | None = None
 
     def start(self) -> None:
@@ -58,7 +59,7 @@ class DryRun:
         loading.install(watch, self._patches)
         saving.install(watch, devices, self._patches)
         cuda_calls.install(watch, self._patches)
-        self._tables.add(self._patches)
+        self._tables.add()
         self._mode = FollowMode(watch)
         enter(self._mode)
         watch.live = True
@@ -71,7 +72,7 @@ class DryRun:
         leave(self._mode)
         self._mode = None
         self._tables.remove()
-        self._patches.restore()
+        self._foreign = self._patches.undo()
 
     @property
     def fault(self) -> str | None:
@@ -87,6 +88,11 @@ class DryRun:
             said.append(
                 "dry run: whether the non_blocking copies of small pageable tensors wait "
                 f"({watch.small_pageable_copies} seen): only a measurement tells"
+            )
+        if self._foreign:
+            said.append(
+                "dry run: calls that the program replaced after us, which still pass through ours: "
+                + ", ".join(self._foreign)
             )
         if watch.fault is not None:
             said.append(f"dry run: everything after its own fault: {watch.fault}")

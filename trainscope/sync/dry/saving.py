@@ -13,19 +13,19 @@ from torch import Tensor, serialization
 
 from trainscope.sync.dry.devices import Devices
 from trainscope.sync.dry.marks import Place
-from trainscope.sync.dry.patches import Patches
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
 
 
 def install(watch: Watch, devices: Devices, patches: Patches) -> None:
     """Replace what copies, saves and loads storages for the length of a dry run."""
-    patches.install(torch.UntypedStorage, "clone", _clone(watch, torch.UntypedStorage.clone))
+    patches.replace(torch.UntypedStorage, "clone", _clone(watch, torch.UntypedStorage.clone))
     _install_save(watch, patches)
     load = _load(watch, devices, torch.load)
-    patches.install(torch, "load", load)
-    patches.install(serialization, "load", load)
+    patches.replace(torch, "load", load)
+    patches.replace(serialization, "load", load)
 
 
 def _clone(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,8 +77,8 @@ def _install_save(watch: Watch, patches: Patches) -> None:
             watch.report("d2h", frame)
 
     for owner in (torch, serialization):
-        patches.install(owner, "save", save_and_count)
-    patches.install(serialization, "location_tag", tag)
+        patches.replace(owner, "save", save_and_count)
+    patches.replace(serialization, "location_tag", tag)
 
 
 def _load(watch: Watch, devices: Devices, original: Callable[..., Any]) -> Callable[..., Any]:

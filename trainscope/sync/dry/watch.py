@@ -14,7 +14,6 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from trainscope.errors import TrainscopeError
 from trainscope.sync.dry.marks import Marks, Place
 from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES
 
@@ -40,6 +39,8 @@ class _Here(threading.local):
     """Depth of calls whose inner waits are counted already."""
     indexing = 0
     """Depth of subscripts whose Python lists and scalar indices are counted already."""
+    refusal: Exception | None = None
+    """What `observe` raised, on its way to the user's line."""
     moving_to: Place | None = None
     """Where the `Module.to` that runs now moves its tensors."""
 
@@ -64,7 +65,11 @@ class Watch:
         if self.here.quiet:
             return
         for _ in range(count):
-            self._observe(kind, frame, internal=internal)
+            try:
+                self._observe(kind, frame, internal=internal)
+            except Exception as error:
+                self.here.refusal = error
+                raise
         if kind != "race":
             self.marks.waits += 1
 
@@ -107,9 +112,10 @@ class Watch:
         """Do our own `work`; a fault in it ends the dry run with one warning, not the script."""
         try:
             return work()
-        except TrainscopeError:
-            raise
         except Exception as error:
+            if error is self.here.refusal:  # meant for the user's line, such as SyncError
+                self.here.refusal = None
+                raise
             self.give_up(error)
             return otherwise
 
