@@ -18,7 +18,7 @@ _BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 def _dry_run(observer: Observer) -> Source:
     from trainscope.sync.dry import DryRun  # needed on a machine without a GPU only
 
-    return DryRun(observer._observe)
+    return DryRun(observer._observe, observer.h2d_range)
 
 
 LIVE = Installation(Live)

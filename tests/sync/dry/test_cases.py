@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from dry_programs import Found, run_file
 
 CASES = Path(__file__).parents[1] / "cases"

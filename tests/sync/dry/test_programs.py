@@ -104,7 +104,7 @@ PROGRAMS = {
         for value in x: value + 1
         """,
     "masks": """
-        x = torch.randn(6, device=device); m = x > 0; host = torch.zeros(6, dtype=torch.bool)
+        x = torch.arange(6.0, device=device); m = x > 2; host = torch.zeros(6, dtype=torch.bool)
         x[m]                                      # WAITS nonzero
         x[host]
         x[m] = 0.0

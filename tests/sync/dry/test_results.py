@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -177,3 +178,25 @@ def test_a_fault_of_ours_ends_the_dry_run_with_one_warning_and_the_script_goes_o
         assert any("LookupError: ours" in line for line in dry_run.cannot_see)
     finally:
         dry_run.stop()
+
+
+def test_a_copy_to_the_gpu_runs_inside_the_range_that_is_asked_for() -> None:
+    order: list[str] = []
+
+    @contextmanager
+    def h2d() -> Iterator[None]:
+        order.append("open")
+        yield
+        order.append("close")
+
+    def observe(kind: str, frame: object, *, internal: bool = False) -> None:
+        order.append(kind)
+
+    dry_run = DryRun(observe, h2d)
+    dry_run.start()
+    try:
+        x = torch.ones(3).to("cuda")
+        x.to("cuda").cpu()
+    finally:
+        dry_run.stop()
+    assert order == ["open", "h2d-pageable", "close", "cpu"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from types import FrameType
 from typing import Any
 
@@ -184,11 +185,13 @@ class _Moves:
             elif tensor.numel() > 0 and not non_blocking:
                 watch.report(back, frame)
 
-        if from_device != to_device:
-            watch.safely(report, None)
-        with watch.counted():
-            moved = original(tensor, *args, **kwargs)
-        if from_device == to_device or not watch.live:
+        copies = from_device != to_device
+        with watch.h2d_range() if copies and to_device else nullcontext():
+            if copies:
+                watch.safely(report, None)
+            with watch.counted():
+                moved = original(tensor, *args, **kwargs)
+        if not copies or not watch.live:
             return moved
 
         def settle() -> Any:

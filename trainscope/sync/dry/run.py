@@ -6,7 +6,7 @@ from trainscope.sync.dry import cuda_calls, factories, loading, moves, reads, sa
 from trainscope.sync.dry.devices import Devices, follow_gradients
 from trainscope.sync.dry.mode import FollowMode, enter, leave
 from trainscope.sync.dry.tables import Tables
-from trainscope.sync.dry.watch import Observe, Watch
+from trainscope.sync.dry.watch import H2dRange, Observe, Watch
 from trainscope.sync.patches import Patches
 
 __all__ = ["DryRun"]
@@ -35,10 +35,11 @@ class DryRun:
 
     `observe` is called as ``observe(kind, frame, internal=…)`` on the thread and at the time of
     each wait, with a kind of the catalogue or ``"race"``; what it raises passes through.
+    `h2d_range` returns the range to enter around a copy to the GPU, or None.
     """
 
-    def __init__(self, observe: Observe) -> None:
-        self._watch = Watch(observe)
+    def __init__(self, observe: Observe, h2d_range: H2dRange | None = None) -> None:
+        self._watch = Watch(observe, h2d_range)
         self._patches = Patches()
         self._tables = Tables()
         self._foreign: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Protocol, TypeVar
 
@@ -17,9 +17,11 @@ from torch import Tensor
 from trainscope.sync.dry.marks import Marks, Place
 from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES
 
-__all__ = ["Observe", "Watch"]
+__all__ = ["H2dRange", "Observe", "Watch"]
 
 T = TypeVar("T")
+
+H2dRange = Callable[[], AbstractContextManager[object] | None]
 
 _OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim") + os.sep
 
@@ -49,8 +51,9 @@ class Watch:
     """Shared state of the probes; `live` is False outside a run, in a forked child, and after a
     fault of ours."""
 
-    def __init__(self, observe: Observe) -> None:
+    def __init__(self, observe: Observe, h2d_range: H2dRange | None = None) -> None:
         self._observe = observe
+        self._h2d_range = h2d_range
         self.marks = Marks()
         self.here = _Here()
         self.live = False
@@ -98,6 +101,11 @@ class Watch:
             self.report("h2d-nonblocking-pageable", frame)
         else:
             self.small_pageable_copies += 1
+
+    def h2d_range(self) -> AbstractContextManager[object]:
+        """Return the range to enter around a copy to the GPU."""
+        entered = None if self._h2d_range is None else self._h2d_range()
+        return nullcontext() if entered is None else entered
 
     @contextmanager
     def counted(self):
