@@ -165,7 +165,7 @@ def test_a_window_that_never_began_is_told(tmp_path: Path) -> None:
     capture.close()
     assert capture.state() == CaptureState(
         complete=False,
-        note="the run ended at step 12, the window would have begun at step 20",
+        note="the run ended after step 12, the window would have begun at step 20",
     )
 
 
@@ -173,7 +173,7 @@ def test_a_run_without_steps_is_told(tmp_path: Path) -> None:
     capture = make(tmp_path, wait=20, active=4)
     capture.close()
     assert capture.state().note == (
-        "the run ended before its first step, the window would have begun at step 20"
+        "the run ended before its first step was over, the window would have begun at step 20"
     )
 
 
@@ -183,7 +183,7 @@ def test_a_run_that_ends_in_the_warmup_leaves_no_file(tmp_path: Path) -> None:
     capture.close()
     assert capture.state() == CaptureState(
         complete=False,
-        note="the window at step 1 ended in its warm-up: the run ended at step 2",
+        note="the window at step 1 ended in its warm-up: the run ended after step 2",
     )
     assert list(tmp_path.iterdir()) == []
     assert not torch.autograd._profiler_enabled()  # pyright: ignore
@@ -197,7 +197,9 @@ def test_a_window_cut_short_is_written_and_marked(tmp_path: Path) -> None:
     capture.close()
     assert steps_of(capture.state()) == [(1, 2, 3, "trace-000.json.gz", False)]
     assert capture.state().complete is False
-    assert capture.state().note == ("the window at step 1 was cut short: the run ended at step 4")
+    assert capture.state().note == (
+        "the window at step 1 was cut short: the run ended after step 3"
+    )
     assert names(tmp_path / "trace-000.json.gz")[:3] == ["step 2", "aten::ones", "aten::add"]
 
 

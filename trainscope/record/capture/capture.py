@@ -46,7 +46,7 @@ class Capture:
         self._with_stack = with_stack
         self._nsys = under_nsys(os.environ if environ is None else environ)
         self._first_step: int | None = None
-        self._step: int | None = None
+        self._last_ended: int | None = None
         self._begin_at = _NEVER if schedule is None else _AT_ONCE
         self._end_at = _NEVER
         self._open: OneWindow | None = None
@@ -62,12 +62,12 @@ class Capture:
     # ---- hot path -----------------------------------------------------------------------------
     def begin_step(self, step: int) -> None:
         """The loop is about to begin ``step``; steps come in rising order."""
-        self._step = step
         if step >= self._begin_at:
             self._guarded(self._advance, step)
 
     def end_step(self, step: int) -> None:
         """The loop has ended ``step``."""
+        self._last_ended = step
         if step >= self._end_at:
             self._guarded(self._step_done, step)
 
@@ -83,7 +83,7 @@ class Capture:
         elif threading.get_ident() != self._thread_id:
             self._give_up("the run was closed on another thread, which cannot stop the profiler")
         else:
-            self._guarded(self._cut_short, f"the run ended at step {self._step}")
+            self._guarded(self._cut_short, f"the run ended {self._when()}")
 
     def state(self) -> CaptureState:
         """What has been captured so far; safe to call on another thread."""
@@ -149,7 +149,7 @@ class Capture:
     def _give_way(self) -> None:
         """The program's own profiler is about to begin, in a call of the program's."""
         if self._open is not None and threading.get_ident() == self._thread_id:
-            why = f"a torch profiler of the program's own began in step {self._step}"
+            why = f"a torch profiler of the program's own began {self._when()}"
             self._guarded(self._cut_short, why)
 
     def _cut_short(self, why: str) -> None:
@@ -203,8 +203,12 @@ class Capture:
         if schedule is None or self._windows or not self._whole:
             return
         begins = schedule.skip_first + schedule.wait + (self._first_step or 0)
-        ended = "before its first step" if self._step is None else f"at step {self._step}"
-        self._lost(f"the run ended {ended}, the window would have begun at step {begins}")
+        self._lost(f"the run ended {self._when()}, the window would have begun at step {begins}")
+
+    def _when(self) -> str:
+        """The step last ended; one that a loader's end leaves begun does not count."""
+        last = self._last_ended
+        return "before its first step was over" if last is None else f"after step {last}"
 
     # ---- faults -------------------------------------------------------------------------------
     def _lost(self, note: str) -> None:
