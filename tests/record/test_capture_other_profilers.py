@@ -89,7 +89,8 @@ def test_theirs_beginning_in_our_window_cuts_ours_short_and_records_all(tmp_path
     window = capture.state().windows[0]
     assert (window.last_step, window.file, window.complete) == (0, "trace-000.json.gz", False)
     assert capture.state().note == (
-        "the window at step 0 was cut short: a torch profiler of the program's own began after step 0"
+        "the window at step 0 was cut short: "
+        "a torch profiler of the program's own began after step 0"
     )
 
 
