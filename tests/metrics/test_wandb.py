@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from wandb_file import history, run_record
 
-from tests.metrics.wandb_file import history, run_record
 from trainscope.metrics.outlet import Outlet
 from trainscope.metrics.records import MetricRecord, SinkContext
 from trainscope.metrics.sinks import Wandb

@@ -79,9 +79,10 @@ class Outlet:
         if self._dead or self._ended:
             return
         self._dead = True
+        lost = self._offered - self._taken
         warn(
             f"sink {self._sink.name!r} was still busy when closing gave up on it: "
-            f"{self._offered - self._taken} of {self._offered} records are lost there"
+            + (f"{lost} of {self._offered} records are lost there" if lost else "it had them all")
         )
 
     def state(self) -> SinkState:
