@@ -21,9 +21,16 @@ __all__ = ["COMPILED", "original"]
 
 def original(model: torch.nn.Module) -> torch.nn.Module:
     """The module the user wrote, when ``model`` is a compiled one."""
-    while (inner := vars(model).get("_modules", {}).get("_orig_mod")) is not None:
+    while (inner := _child(model, "_orig_mod")) is not None:
         model = inner
     return model
+
+
+def _child(model: torch.nn.Module, name: str) -> torch.nn.Module | None:
+    children = vars(model).get("_modules", ())  # a ScriptModule's is no dict and has no `get`
+    if name not in children:
+        return None
+    return children[name]  # type: ignore[call-overload]
 
 
 def _entry(model: torch.nn.Module) -> Entry | None:
@@ -33,7 +40,7 @@ def _entry(model: torch.nn.Module) -> Entry | None:
         entry = CALLS.entries.get(id(found))
         if entry is not None:
             return entry
-        found = vars(found).get("_modules", {}).get("module")
+        found = _child(found, "module")
     return None
 
 

@@ -40,10 +40,10 @@ class ForwardWatcher:
         was_evaluating = loop.evaluating
         try:
             if getattr(target, "training", True) and is_grad_enabled():
-                token = ranges.open("forward")
+                token = ranges.open("forward", "forward")
                 ranges.recorder.forwards += 1
             else:
-                token = ranges.open("evaluation")
+                token = ranges.open("evaluation", "evaluation")
                 loop.evaluating = True
             self.calls += 1
             self.seen_at = ranges.backward_steps
@@ -138,7 +138,7 @@ class StepWatcher:
         try:
             token = None
             if not ranges.in_optimizer:
-                token = ranges.open("optimizer")
+                token = ranges.open("optimizer", "optimizer")
                 ranges.recorder.optimizer_steps += 1
                 ranges.in_optimizer = True
             self.calls += 1
@@ -173,11 +173,9 @@ class BackwardWatcher:
         if ranges.in_backward or ranges.elsewhere():
             return None
         try:
+            token = ranges.open("backward", "backward" if target else "grad")
             if target:
-                token = ranges.open("backward")
                 ranges.count_backward()
-            else:
-                token = ranges.recorder.open("backward")
             ranges.in_backward = True
         except Exception as error:
             ranges.fail(error)

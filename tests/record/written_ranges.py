@@ -1,0 +1,40 @@
+"""A recorder that writes down, in one line of text, which ranges were opened and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trainscope.sync.loop import LoopState
+
+
+class WrittenRanges:
+    """``text`` of a forward with a nested module reads ``forward(encoder())``."""
+
+    def __init__(self) -> None:
+        self.loop = LoopState()
+        self.step = 0
+        self.forwards = 0
+        self.backwards = 0
+        self.optimizer_steps = 0
+        self.on_event: Callable[[str], None] | None = None
+        self.open_names: list[str] = []
+        self.written: list[str] = []
+
+    def open(self, name: str) -> int:
+        self.open_names.append(name)
+        self.written.append(f"{name}(")
+        return len(self.open_names) - 1
+
+    def close(self, token: int) -> None:
+        while len(self.open_names) > token:
+            self.open_names.pop()
+            self.written.append(")")
+
+    @property
+    def text(self) -> str:
+        return "".join(self.written).replace(")", ") ").replace(" )", ")").strip()
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Training forwards, training backwards, optimizer steps."""
+        return self.forwards, self.backwards, self.optimizer_steps
