@@ -16,7 +16,7 @@ VERBS = {
     "nsys": "trainscope.cli.nsys",
     "doctor": "trainscope.cli.doctor",
 }
-"""Verb to the module whose function of that name is the command; none may import torch at its top."""
+"""Verb to the module whose function of that name is the command; none imports torch at its top."""
 
 app = typer.Typer(
     help="Where each training step's time goes, and which line makes the GPU wait.",

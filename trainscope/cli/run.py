@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -139,7 +138,7 @@ def execute(request: RunRequest) -> None:
         print(f"trainscope run: {error}", file=sys.stderr)
         raise SystemExit(error.status) from None
     except SyntaxError as error:
-        traceback.print_exception(type(error), error, None)
+        sys.excepthook(type(error), error.with_traceback(None), None)
         raise SystemExit(1) from None
     program.prepare(request.args)
     recording = _start(request, program)

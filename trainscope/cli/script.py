@@ -69,6 +69,8 @@ class Program:
             __loader__=loader if self.spec is None else self.spec.loader,
             __cached__=None if self.spec is None else self.spec.cached,
         )
+        if sys.version_info < (3, 14):
+            main.__annotations__ = {}
         # a module that nothing refers to any more loses its globals, and ours is still running
         _LAUNCHERS.append(sys.modules["__main__"])
         sys.modules["__main__"] = main
@@ -78,7 +80,7 @@ class Program:
                 thread.join()
 
     def own_traceback(self, trace: TracebackType | None) -> TracebackType | None:
-        """Return the traceback with the launcher's frames, and ours within the program, left out."""
+        """The traceback without the launcher's frames, and without ours within the program."""
         frames = []
         while trace is not None:
             frames.append(trace)

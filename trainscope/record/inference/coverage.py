@@ -43,7 +43,7 @@ def _always(site: Site, sites: Collection[Site], start: int = 0) -> bool:
 
 
 def _one_arm(sites: Sequence[Site], at: int) -> bool:
-    """Whether all places lie in arms of one statement, each arm with a place it cannot leave out."""
+    """Whether all places lie in arms of one statement, each with a place it cannot leave out."""
     if any(_always(site, sites, at) for site in sites):
         return True
     heads = {site[at] for site in sites if len(site) > at}

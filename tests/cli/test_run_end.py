@@ -1,0 +1,112 @@
+"""However the program ends, its status and last words are its own and the report is written."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from launched import UNDER_RUN, alone, under_run, write
+
+import trainscope
+
+LOOP = """
+    import os, sys, time
+    import torch
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(5):
+        model(torch.randn(4, 2)).sum().backward()
+        optimizer.step()
+"""
+
+ENDS = {
+    "exit_3": "sys.exit(3)",
+    "exit_text": "sys.exit('no more data')",
+    "exit_none": "sys.exit(None)",
+    "exit_false": "raise SystemExit(False)",
+    "raise": "def f(): raise ValueError('bad value')\n    f()",
+    "from": "try:\n        1 / 0\n    except ZeroDivisionError as e:\n        raise KeyError('k') from e",
+    "interrupt": "raise KeyboardInterrupt",
+    "own_hook": "sys.excepthook = lambda *a: print('hook', a[0], a[2].tb_lineno)\n    raise OSError",
+    "in_model": "model(torch.randn(4, 3))",
+    "in_backward": "h = model.weight.register_hook(lambda g: g.missing)\n"
+    "    model(torch.randn(4, 2)).sum().backward()",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_status_and_last_words_are_those_of_python(end: str, tmp_path: Path) -> None:
+    write(tmp_path, "train.py", f"{LOOP}\n    {end}\n")
+    plain = alone("train.py", cwd=tmp_path)
+    ours = under_run("--sync", "off", "--active", "0", "train.py", cwd=tmp_path)
+    assert ours.status == plain.status
+    assert ours.out == plain.out
+    assert ours.err.endswith(plain.err)
+    assert "5 steps, 5 optimizer steps" in ours.err
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_as_it_ends_python(stop: signal.Signals, tmp_path: Path) -> None:
+    write(tmp_path, "train.py", f"{LOOP}\n    print('up', flush=True)\n    time.sleep(60)\n")
+    command = [*UNDER_RUN, "--sync", "off", "--active", "0", "train.py"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.2)
+    process.send_signal(stop)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -stop
+    steps = trainscope.analyze(trainscope.load(tmp_path / "runs" / "train")).steps
+    assert (steps.count, steps.optimizer_steps) == (5, 5)
+    assert (steps.counted_by or "").startswith("trainscope run: turns of the loop at train.py:")
+    if stop == signal.SIGINT:
+        assert "5 steps, 5 optimizer steps" in err
+        assert err.rstrip().endswith("KeyboardInterrupt")
+        assert "trainscope/" not in err.partition("Traceback")[2]
+
+
+def test_a_forked_child_that_runs_to_the_end_makes_no_report(tmp_path: Path) -> None:
+    program = f"{LOOP}\n    child = os.fork()\n    if child: os.waitpid(child, 0)\n"
+    write(tmp_path, "train.py", program)
+    ours = under_run("--sync", "off", "--active", "0", "train.py", cwd=tmp_path)
+    assert ours.status == 0
+    assert ours.err.count("the files are in") == 1
+
+
+def test_what_a_thread_does_after_the_last_line_is_waited_for(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "train.py",
+        """
+        import threading, time
+        threading.Thread(target=lambda: (time.sleep(0.5), print("thread done"))).start()
+        """,
+    )
+    ours = under_run("train.py", cwd=tmp_path)
+    assert (ours.status, ours.out) == (0, "thread done\n")
+
+
+def test_a_scope_of_the_programs_own_takes_over(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "train.py",
+        """
+        import torch
+        import trainscope as ts
+        model = torch.nn.Linear(2, 1)
+        with ts.Scope("mine", sync="off") as scope:
+            scope.wrap(model)
+            for x in scope.steps(torch.randn(3, 4, 2)):
+                model(x).sum().backward()
+        print(scope.report().steps.count)
+        """,
+    )
+    ours = under_run("--active", "0", "train.py", cwd=tmp_path)
+    assert (ours.status, ours.out) == (0, "3\n"), ours.err
+    assert "the program makes its own trainscope.Scope, so that one records" in ours.err
+    assert "the files are in" not in ours.err
