@@ -90,60 +90,6 @@ class LoopRanges:
         return recorder.open(name)
 
     def close(self, token: int) -> None:
-        """End a range, and any that was left open inside it."""
-        ...
-
-
-class LoopRanges:
-    """The state all watchers of one recorder share.
-
-    ``active`` turns False for good when the recorder raises, and in a forked child.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "active",
-        "backward_steps",
-        "failure",
-        "in_backward",
-        "in_forward",
-        "in_optimizer",
-        "last_backward_step",
-        "loop",
-        "recorder",
-    )
-
-    def __init__(self, recorder: RangeRecorder) -> None:
-        self.recorder = recorder
-        self.loop = recorder.loop
-        self.active = True
-        self.failure: str | None = None
-        self.in_forward = False
-        self.in_backward = False
-        self.in_optimizer = False
-        self.backward_steps = 0
-        """Steps with at least one training backward; outside a step each backward counts."""
-        self.last_backward_step = -1
-        _ALIVE.add(self)
-        _watch_forks()
-
-    def elsewhere(self) -> bool:
-        """Off, on another thread than the loop's, in a running backward, or while compiling."""
-        return (
-            not self.active
-            or get_ident() != self.loop.thread_id
-            or _running_backward() != -1
-            or (_dispatch_modes() > 0 and _compiling())
-        )
-
-    def open(self, event: str) -> int:
-        """Announce ``event`` to whoever infers the steps, then open the range of that name."""
-        recorder = self.recorder
-        if recorder.on_event is not None:
-            recorder.on_event(event)
-        return recorder.open(event)
-
-    def close(self, token: int) -> None:
         """Close a range; never raises an ``Exception``."""
         try:
             self.recorder.close(token)
