@@ -41,7 +41,7 @@ def _with_subclasses(kind: type) -> set[type]:
 
 
 def _is_warming_up(session: Any) -> bool:
-    """Prepared and not started; one used again (``acc_events=True``) is not seen the second time."""
+    """Prepared and not started; one in use again (``acc_events=True``) is not seen."""
     return (
         getattr(session, "entered", False)
         and session.kineto_results is None
