@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 
 from trainscope.errors import MetricError
 from trainscope.metrics.values import check_name, host_number, row_kind, scalar
@@ -14,7 +15,7 @@ __all__ = ["ROW_LIMIT", "Groups", "split"]
 ROW_LIMIT = 4096
 """Rows of one kind on one device between two flushes: 32 KiB at most."""
 
-Groups = dict[tuple[torch.device, torch.dtype], tuple[list[str], list[torch.Tensor]]]
+Groups = dict[tuple[torch.device, torch.dtype], tuple[list[str], list[Tensor]]]
 """By device and dtype: the names, and the 0-d tensors in the same order."""
 
 
@@ -28,7 +29,10 @@ def split(values: Mapping[str, object], known: set[str]) -> tuple[dict[str, floa
     """
     numbers: dict[str, float | int] = {}
     groups: Groups = {}
-    dtype = device = group = None
+    names: list[str] = []
+    tensors: list[Tensor] = []
+    dtype = device = None
+    index = -2  # no device
     for name, value in values.items():
         if name not in known:
             check_name(name)
@@ -37,20 +41,26 @@ def split(values: Mapping[str, object], known: set[str]) -> tuple[dict[str, floa
         if kind is float or kind is int:
             numbers[name] = value  # type: ignore[assignment]
             continue
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, Tensor):
             numbers[name] = host_number(name, value)
             continue
-        if kind is not torch.Tensor or value.dim():
+        if kind is not Tensor or value.dim():
             value = scalar(name, value)
-        # most often the same as the last one: two comparisons instead of a look-up
-        if group is None or value.dtype is not dtype or value.device != device:
-            dtype, device = value.dtype, value.device
+        # most often the same as the last one: comparisons are cheaper than a look-up, and an
+        # index than a device (-1 may be cpu or meta)
+        if (
+            value.dtype is not dtype
+            or value.get_device() != index
+            or (index < 0 and value.device != device)
+        ):
+            dtype, device, index = value.dtype, value.device, value.get_device()
             group = groups.get((device, dtype))
             if group is None:
                 row_kind(name, value)
                 group = groups[device, dtype] = ([], [])
-        group[0].append(name)
-        group[1].append(value)
+            names, tensors = group
+        names.append(name)
+        tensors.append(value)
     if groups and len(values) > ROW_LIMIT:
         raise MetricError(
             f"log: {len(values)} values in one call; at most {ROW_LIMIT} fit, "
