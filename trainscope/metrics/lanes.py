@@ -176,9 +176,12 @@ def _allow_queries_during_capture() -> None:
     """Let this thread query events while another thread captures a CUDA graph.
 
     In the default capture mode an event query by *any* thread invalidates the capture, unless that
-    thread has declared that it knows what it does. The setting is the thread's own.
+    thread has declared that it knows what it does. The setting is the thread's own, and a thread
+    of the program (one that closes after the worker is gone) keeps its own.
     """
     if getattr(_thread, "relaxed", False):
+        return
+    if not threading.current_thread().name.startswith("trainscope"):
         return
     _thread.relaxed = True
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
