@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import pytest
 import torch
@@ -200,3 +202,23 @@ def test_a_copy_to_the_gpu_runs_inside_the_range_that_is_asked_for() -> None:
     finally:
         dry_run.stop()
     assert order == ["open", "h2d-pageable", "close", "cpu"]
+
+
+def test_the_frame_given_is_the_one_that_made_the_call() -> None:
+    frames: list[tuple[str, str]] = []
+
+    def observe(kind: str, frame: FrameType, *, internal: bool = False) -> None:
+        frames.append((kind, frame.f_code.co_filename))
+
+    dry_run = DryRun(observe)
+    dry_run.start()
+    try:
+        p = nn.Parameter(torch.ones(3, device="cuda"))
+        p.grad = torch.ones_like(p)
+        rate = torch.full((), 0.1, device="cuda")
+        torch.optim.SGD([p], lr=rate, foreach=False).step()
+        rate.item()
+    finally:
+        dry_run.stop()
+    here, sgd = __file__, inspect.getfile(torch.optim.SGD)
+    assert frames == [("item-implicit", sgd), ("item-implicit", sgd), ("item", here)]

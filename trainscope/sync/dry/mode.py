@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
@@ -17,6 +18,7 @@ from trainscope.sync.dry.watch import Watch
 
 __all__ = ["FollowMode", "enter", "leave"]
 
+_COMPILER_FRAMES = os.path.join("torch", "_dynamo", "eval_frame.py")
 _QUIET_IN_SUBSCRIPT = ("aten::_local_scalar_dense",)
 
 
@@ -35,6 +37,11 @@ class FollowMode(TorchDispatchMode):
         """Stay out of compilation; with a mode that says otherwise torch.compile runs eagerly."""
         return True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Say that no wrapper is needed: our frames are left alone by the compiler (`Tables`)."""
+        return False
+
     def __torch_dispatch__(
         self,
         func: Any,
@@ -50,7 +57,7 @@ class FollowMode(TorchDispatchMode):
         given: list[Tensor] = []
         _collect(args, given)
         _collect(list(kwargs.values()), given)
-        frame = sys._getframe(1)
+        frame = _caller(sys._getframe(1))
         place = watch.safely(lambda: self._before(func, args, kwargs, given, frame), None)
         result = func(*args, **kwargs)
         if place is not None and watch.live:
@@ -138,6 +145,13 @@ class FollowMode(TorchDispatchMode):
             writes = [alias.is_write for alias in aliases if alias is not None]
             known = self._traits[func] = (bool(writes) and not any(writes), any(writes))
         return known
+
+
+def _caller(frame: FrameType) -> FrameType:
+    """Return the frame that called the operator: older torch wraps a mode in one of its own."""
+    while frame.f_code.co_filename.endswith(_COMPILER_FRAMES) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def _collect(value: Any, into: list[Tensor]) -> None:
