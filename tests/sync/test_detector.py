@@ -210,6 +210,17 @@ def test_waits_told_after_backward_belong_to_it() -> None:
     assert site.via == "torch.autograd.graph:2 _engine_run_backward"
 
 
+def test_an_optimizer_s_read_of_a_tensor_is_an_implicit_one() -> None:
+    lr = on_device(0.1).sum()
+    with live() as detector:
+        torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=lr, foreach=False)
+    (site,) = detector.sites()
+    assert (site.kind, site.line, site.file) == ("item-implicit", line() - 2, __file__)
+    assert site.via is not None
+    assert site.via.startswith("torch.optim.sgd:")
+    assert site.advice == "give the optimizer a number or a CPU tensor for lr, or capturable=True"
+
+
 def test_evaluation_and_setup_are_kept_apart() -> None:
     loop, x = LoopState(), on_device(1.0).sum()
     with live(loop=loop) as detector:

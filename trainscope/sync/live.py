@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import AbstractContextManager
 from types import FrameType
@@ -18,6 +19,8 @@ from trainscope.sync.patches import Patches
 
 __all__ = ["Live"]
 
+_OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim") + os.sep
+_READ_KINDS = frozenset(probes.READS.values())
 _RULES = "torch._dynamo.trace_rules"
 
 _ALWAYS = (
@@ -75,6 +78,8 @@ class Live:
 
     def event(self, kind: str, frame: FrameType, blocked_ns: int, internal: bool) -> None:
         """See `probes.Listener`."""
+        if frame.f_code.co_filename.startswith(_OPTIMIZERS) and kind in _READ_KINDS:
+            kind = "item-implicit"  # the user wrote no read, but gave a hyper-parameter as a tensor
         self._observer._observe(kind, frame, blocked_ns, internal)
 
     def h2d_range(self) -> AbstractContextManager[object] | None:

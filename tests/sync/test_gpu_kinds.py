@@ -1,0 +1,349 @@
+"""On a GPU: every kind of the catalogue once, at its line; and what must not be flagged."""
+
+from __future__ import annotations
+
+import operator
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+import trainscope as ts
+from trainscope.catalogue.kinds import KINDS
+from trainscope.sync.detector import SyncDetector
+from trainscope.trace.syncs import SyncSite
+
+pytestmark = pytest.mark.gpu
+
+DEV = "cuda"
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> Iterator[None]:
+    """Load the kernels that the tests use, so that no first-time cost looks like a wait."""
+    if torch.cuda.is_available():
+        x = torch.randn(64, 64, device=DEV)
+        (x @ x).sum().item()
+        busy(1)
+        torch.cuda.synchronize()
+    yield
+
+
+def busy(ms: int = 30) -> None:
+    """Queue about `ms` milliseconds of work at 2 GHz, without waiting for it."""
+    torch.cuda._sleep(2_000_000 * ms)
+
+
+def line() -> int:
+    return sys._getframe(1).f_lineno
+
+
+def found(call: Callable[[], object]) -> list[SyncSite]:
+    """Run `call` under a detector with nothing queued before it."""
+    torch.cuda.synchronize()
+    with SyncDetector(dry_run=False) as detector:
+        call()
+    torch.cuda.synchronize()
+    return list(detector.sites())
+
+
+def gpu(*size: int) -> torch.Tensor:
+    return torch.ones(*size, device=DEV)
+
+
+def pageable(mib: int) -> torch.Tensor:
+    return torch.ones(mib * MIB, dtype=torch.uint8)
+
+
+def stored_scalar() -> None:
+    y, m = gpu(4), gpu(4) > 0
+    y[m] = torch.zeros((), device=DEV)
+
+
+def blocked_to_device() -> None:
+    source = pageable(8)
+    busy()
+    source.to(DEV, non_blocking=True)
+
+
+def blocked_to_host() -> None:
+    source, target = torch.ones(64 * MIB, dtype=torch.uint8, device=DEV), pageable(64)
+    busy()
+    target.copy_(source, non_blocking=True)
+
+
+def recorded_event() -> None:
+    event = torch.cuda.Event()
+    event.record()
+    event.synchronize()
+
+
+NUMBERS = [1, 2, 3]
+
+EACH_KIND: dict[str, Callable[[], object]] = {
+    "item": lambda: gpu(1).item(),
+    "item-implicit": stored_scalar,
+    "bool": lambda: bool(gpu(1)),
+    "int": lambda: int(gpu(1)),
+    "float": lambda: float(gpu(1)),
+    "index": lambda: operator.index(torch.zeros((), dtype=torch.int64, device=DEV)),
+    "tolist": lambda: gpu(3).tolist(),
+    "numpy": lambda: gpu(3).numpy(force=True),
+    "cpu": lambda: gpu(3).cpu(),
+    "repr": lambda: repr(gpu(1000)),
+    "format": lambda: f"{gpu(1).sum():.3f}",
+    "nonzero": lambda: (gpu(3) > 0).nonzero(),
+    "size-readback": lambda: torch.unique(gpu(3)),
+    "h2d-pageable": lambda: torch.ones(3).to(DEV),
+    "h2d-pinned": lambda: torch.ones(3).pin_memory().to(DEV),
+    "h2d-scalar": lambda: torch.tensor(7, device=DEV),
+    "h2d-list": lambda: torch.tensor(NUMBERS, device=DEV),
+    "h2d-nonblocking-pageable": blocked_to_device,
+    "d2h": lambda: gpu(3).to("cpu"),
+    "d2h-nonblocking-pageable": blocked_to_host,
+    "stream": lambda: torch.cuda.current_stream().synchronize(),
+    "event": recorded_event,
+    "synchronize": lambda: torch.cuda.synchronize(),
+    "empty_cache": lambda: torch.cuda.empty_cache(),
+}
+
+
+def test_the_list_is_the_catalogue() -> None:
+    assert list(EACH_KIND) == list(KINDS)
+
+
+@pytest.mark.parametrize("kind", list(EACH_KIND))
+def test_each_kind_once_at_its_line(kind: str) -> None:
+    call = EACH_KIND[kind]
+    (site,) = found(call)
+    assert (site.kind, site.code, site.explicit) == (kind, KINDS[kind].code, KINDS[kind].explicit)
+    assert (site.file, site.count, site.thread) == (__file__, 1, "main")
+    first = call.__code__.co_firstlineno
+    assert first <= site.line <= first + 3
+    timed = kind not in ("item-implicit", "nonzero", "size-readback", "h2d-scalar", "h2d-list")
+    assert site.timed == timed
+    assert (site.blocked_ns_total > 0) is timed
+    assert site.counted_internally is (kind in ("repr", "format"))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "count"),
+    [
+        (lambda: gpu(3)[gpu(3) > 0], "nonzero", 1),
+        (lambda: torch.masked_select(gpu(3), gpu(3) > 0), "nonzero", 1),
+        (lambda: torch.argwhere(gpu(3)), "nonzero", 1),
+        (lambda: torch.where(gpu(3) > 0), "nonzero", 1),
+        (lambda: gpu(4)[[1, 2]], "h2d-list", 1),
+        (lambda: torch.equal(gpu(3), gpu(3)), "bool", 1),
+        (lambda: torch.is_nonzero(gpu(1)), "bool", 1),
+        (lambda: torch.bincount(torch.arange(3, device=DEV)), "size-readback", 2),
+        (lambda: torch.as_tensor(0.5, device=DEV), "h2d-scalar", 1),
+        (lambda: torch.nn.Linear(2, 2).to(DEV), "h2d-pageable", 2),
+        (lambda: torch.nn.Linear(2, 2).cuda(), "h2d-pageable", 2),
+        (lambda: gpu(3).copy_(torch.ones(3)), "h2d-pageable", 1),
+        (lambda: torch.ones(3).copy_(gpu(3)), "d2h", 1),
+        (lambda: 1.0 in gpu(3), "item", 1),
+        (lambda: torch.cuda.Stream().synchronize(), "stream", 1),
+    ],
+)
+def test_other_ways_to_the_same_kinds(call: Callable, kind: str, count: int) -> None:
+    assert [(s.kind, s.count, s.file) for s in found(call)] == [(kind, count, __file__)]
+
+
+@pytest.mark.parametrize("mib", [4, 8, 64])
+def test_a_large_pageable_copy_says_how_long_it_blocked(mib: int) -> None:
+    source = pageable(mib)
+
+    def call() -> None:
+        busy(30)
+        source.to(DEV, non_blocking=True)
+
+    (site,) = found(call)
+    assert site.kind == "h2d-nonblocking-pageable"
+    assert site.blocked_ns_total > 10e6  # most of the 30 ms that were queued
+
+
+def test_blocked_time_is_the_wait() -> None:
+    x = gpu(1)
+
+    def call() -> None:
+        busy(30)
+        x.item()
+
+    (site,) = found(call)
+    assert 10e6 < site.blocked_ns_total < 100e6
+    assert site.blocked_ns_median == site.blocked_ns_total
+
+
+def nothing_waits() -> None:
+    x, m = gpu(1000), gpu(1000) > 0
+    pinned = torch.ones(64 * MIB, dtype=torch.uint8).pin_memory()
+    back = torch.empty(64 * MIB, dtype=torch.uint8, pin_memory=True)
+    busy()
+    on_gpu = pinned.to(DEV, non_blocking=True)
+    pinned.cuda(non_blocking=True)
+    on_gpu.copy_(pinned, non_blocking=True)
+    back.copy_(on_gpu, non_blocking=True)
+    torch.ones(1000).to(DEV, non_blocking=True)  # pageable, but small
+    on_gpu.to("cpu", non_blocking=True)
+    x[m] = 0.0
+    torch.where(m, x, 0.0)
+    torch.full((), 7, device=DEV)
+    x.to(torch.float64).to(DEV)
+    x.repeat_interleave(2)
+    torch.nn.functional.one_hot(torch.arange(3, device=DEV), num_classes=4)
+    torch.nn.utils.clip_grad_norm_([torch.nn.Parameter(x)], 1.0)
+    torch.cuda.memory_allocated()
+    torch.cuda.Event().record()
+    torch.cuda.current_stream().wait_stream(torch.cuda.Stream())
+    torch.ones(3).sum().item()
+    torch.empty(0, device=DEV).tolist()
+    str(x.shape), x.device, len(x)
+
+
+def test_what_does_not_wait_is_not_reported() -> None:
+    sites = found(nothing_waits)
+    assert [(s.kind, s.source) for s in sites] == []
+
+
+# ---- backward -----------------------------------------------------------------------------------
+def test_a_hook_is_blamed_at_its_line_on_the_autograd_thread() -> None:
+    w = torch.nn.Parameter(gpu(8))
+
+    def hook(p: torch.Tensor) -> None:
+        assert p.grad is not None
+        p.grad.norm().item()
+
+    here = line() - 2
+    w.register_post_accumulate_grad_hook(hook)
+
+    def call() -> None:
+        for _ in range(3):
+            (w * 2).sum().backward()
+
+    (site,) = found(call)
+    assert (site.kind, site.line, site.count) == ("item", here, 3)
+    assert (site.thread, site.phase, site.function) == ("autograd", "backward", "hook")
+
+
+class Reading(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        return grad[grad > 0].sum() + grad * bool(grad.sum() > 0)
+
+
+def test_a_custom_function_s_backward_is_blamed_at_its_line() -> None:
+    x = gpu(4).requires_grad_()
+
+    def call() -> None:
+        Reading.apply(x).sum().backward()
+
+    here = Reading.backward.__code__.co_firstlineno + 2
+    sites = found(call)
+    assert sorted((s.kind, s.line, s.function, s.thread, s.phase) for s in sites) == [
+        ("bool", here, "backward", "autograd", "backward"),
+        ("nonzero", here, "backward", "autograd", "backward"),
+    ]
+
+
+# ---- guards and modes ---------------------------------------------------------------------------
+def test_no_sync_raises_at_the_line() -> None:
+    x = gpu(3)
+    with pytest.raises(ts.SyncError, match=r"TS101 item: .*test_gpu_kinds\.py:\d+ in test_no_sync"):
+        with ts.no_sync():
+            x.sum().item()
+    with pytest.raises(ts.SyncError, match="TS112 nonzero"), ts.no_sync():
+        x[x > 0]
+    with pytest.raises(ts.SyncError, match="TS123 synchronize"), ts.no_sync():
+        torch.cuda.synchronize()
+    with ts.no_sync():
+        x * 2
+        with ts.allow_sync("the test"):
+            x.sum().item()
+    assert torch.cuda.get_sync_debug_mode() == 0
+
+
+def test_no_sync_raises_out_of_backward() -> None:
+    w = torch.nn.Parameter(gpu(8))
+
+    def hook(p: torch.Tensor) -> None:
+        assert p.grad is not None
+        p.grad.norm().item()
+
+    w.register_post_accumulate_grad_hook(hook)
+    with pytest.raises(ts.SyncError, match="in hook makes the CPU wait"), ts.no_sync():
+        (w * 2).sum().backward()
+    (w * 2).sum().backward()
+
+
+def test_no_sync_is_of_one_thread() -> None:
+    x, values = gpu(1), []
+    with ts.no_sync():
+        thread = threading.Thread(target=lambda: values.append(x.item()))
+        thread.start()
+        thread.join()
+    assert values == [1.0]
+
+
+def test_the_user_s_debug_mode_comes_back() -> None:
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        x = gpu(1)
+        with SyncDetector(dry_run=False) as detector:
+            with pytest.warns(UserWarning, match="called a synchronizing CUDA operation"):
+                x.item()
+            assert torch.cuda.get_sync_debug_mode() == 1
+            torch.cuda.set_sync_debug_mode(0)
+            assert torch.cuda.get_sync_debug_mode() == 0
+            x.item()
+        assert [site.count for site in detector.sites()] == [1, 1]
+        assert torch.cuda.get_sync_debug_mode() == 0
+    finally:
+        torch.cuda.set_sync_debug_mode(0)
+
+
+def test_steps_are_armed_and_nothing_is_printed(recwarn: pytest.WarningsRecorder) -> None:
+    x = gpu(1)
+    with SyncDetector(dry_run=False) as detector:
+        for step in range(5):
+            detector.begin_step(step)
+            x.item()
+            x[x > 0]
+    state = detector.state()
+    assert (state.armed_steps, state.disarmed) == (5, ())
+    assert [str(w.message) for w in recwarn if "synchroniz" in str(w.message)] == []
+
+
+def test_cuda_graph_capture_and_replay_work_and_wait_for_nothing() -> None:
+    x = gpu(64)
+    graph = torch.cuda.CUDAGraph()
+    with SyncDetector(dry_run=False) as detector:
+        with torch.cuda.graph(graph):
+            y = x * 2 + 1
+        before = sum(site.count for site in detector.sites() if not site.explicit)
+        for _ in range(3):
+            graph.replay()
+        assert sum(site.count for site in detector.sites() if not site.explicit) == before
+    assert y.tolist() == [3.0] * 64
+
+
+def test_compiled_code_is_apart_from_compiling_it() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).sum()
+
+    compiled = torch.compile(step, fullgraph=True)
+    x = gpu(64)
+    with SyncDetector(dry_run=False) as detector:
+        for _ in range(3):
+            compiled(x)
+        torch.cuda.synchronize()
+    training = [s for s in detector.sites() if s.during == "training" and not s.explicit]
+    assert [(s.kind, s.source, s.via) for s in training] == []
+    torch.compiler.reset()
