@@ -32,7 +32,7 @@ def parsed(*words: str) -> RunRequest:
         (["--wait=1", "--", "a.py", "x"], "a.py", False, ("x",)),
         (["-m", "b"], "b", True, ()),
         (["-mb", "--help"], "b", True, ("--help",)),
-        (["--dry-run", "-m", "b", "--wait", "7", "-m", "c"], "b", True, "--wait 7 -m c".split()),
+        (["--dry-run", "-m", "b", "--wait", "7", "-m", "c"], "b", True, ("--wait", "7", "-m", "c")),
         (["--run-dir", "-m", "-m", "b", "x"], "b", True, ("x",)),
     ],
 )
@@ -44,8 +44,8 @@ def test_all_after_the_program_is_the_programs(
 
 
 def test_options_before_the_program_are_ours() -> None:
-    words = "--dry-run --run-dir D --wait 5 --warmup 1 --active 2 --sync warn --stacks a.py".split()
-    request = parsed(*words)
+    steps = ("--wait", "5", "--warmup", "1", "--active", "2")
+    request = parsed("--dry-run", "--run-dir=D", *steps, "--sync", "warn", "--stacks", "a.py")
     assert request.run_dir == Path("D")
     assert (request.wait, request.warmup, request.active) == (5, 1, 2)
     assert (request.sync, request.stacks, request.dry_run) == ("warn", True, True)

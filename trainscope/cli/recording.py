@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 import torch
 
+from trainscope.record.exit import at_end
 from trainscope.record.inference import StepInference
 from trainscope.record.schedule import Schedule
 from trainscope.record.scope import Scope
@@ -21,45 +21,53 @@ __all__ = ["Recording"]
 class Recording:
     """A scope with every model and optimizer hooked, its steps inferred."""
 
-    def __init__(self, scope: Scope, session: Session | None) -> None:
-        self._scope = scope
-        self._session = session
-        self._inference: StepInference | None = None
-        if session is not None:
-            self._inference = StepInference(
-                session.begin_step,
-                session.end_step,
-                partial(session.recorder.end_step, keep=False),
-            )
-            session.recorder.on_event = self._on_event
-            session.hooks.add_everything()
-            stand_in.offer(self._step_aside)
-
-    @classmethod
-    def start(
-        cls,
+    def __init__(
+        self,
         run_dir: Path,
         *,
         window: tuple[int, int, int],
         sync: str,
         stacks: bool,
         dry_run: bool,
-    ) -> Recording:
-        """Begin to record. Raises ConfigError or RunDirectoryError."""
+    ) -> None:
         wait, warmup, active = window
         has_gpu = cuda_is_there()
         if not has_gpu and not dry_run:
             _say(
                 "no CUDA device here, so this is a dry run: it finds lines that would wait for one"
             )
-        scope = Scope(
+        self._session: Session | None = None
+        self._inference: StepInference | None = None
+        # before the scope's own, so that on SIGTERM the report comes as at any other end
+        self._at_end = at_end(self.finish, flush=self._say_how_counted)
+        self._scope = Scope(
             run_dir,
             schedule=Schedule(wait=wait, warmup=warmup, active=active) if active else None,
             sync=sync,
             stacks=stacks,
             dry_run=dry_run or not has_gpu,
         )
-        return cls(scope, scope._session)
+        if self._scope._session is not None:
+            self._infer_steps(self._scope._session)
+
+    def _infer_steps(self, session: Session) -> None:
+        recorder = session.recorder
+
+        def drop() -> None:
+            recorder.end_step(keep=False)
+            if not recorder.steps_done:
+                recorder.loop.started = False  # what follows is still set-up
+
+        self._session = session
+        self._inference = StepInference(
+            begin=session.begin_step,
+            end=session.end_step,
+            end_last=lambda: session.end_step(recorder.last_end_ns),
+            drop=drop,
+        )
+        recorder.on_event = self._on_event
+        session.hooks.add_everything()
+        stand_in.offer(self._step_aside)
 
     def _on_event(self, kind: str) -> None:
         session, inference = self._session, self._inference
@@ -68,17 +76,24 @@ class Recording:
 
     def finish(self) -> None:
         """Write what is left and show the report; a fault here is told, the program's end stays."""
+        session, self._session = self._session, None
+        self._at_end.cancel()
         stand_in.withdraw()
-        if self._session is None or self._inference is None:
+        if session is None or self._inference is None:
             return
         try:
-            self._session.recorder.on_event = None
-            self._session.counted_by = self._inference.finish()
+            session.recorder.on_event = None
+            session.counted_by = self._inference.counted_by
+            self._inference.finish()
             self._scope.close()
             if int(os.environ.get("RANK", "0")) == 0:
                 self._show()
         except Exception as fault:
             _say(f"the report could not be made ({type(fault).__name__}: {fault})")
+
+    def _say_how_counted(self) -> None:
+        if self._session is not None and self._inference is not None:
+            self._session.counted_by = self._inference.counted_by
 
     def _show(self) -> None:
         from trainscope.report import text

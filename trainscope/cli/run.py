@@ -158,7 +158,7 @@ def _start(request: RunRequest, program: Program) -> Recording:
     from trainscope.cli.recording import Recording  # imports torch
 
     try:
-        return Recording.start(
+        return Recording(
             request.run_dir if request.run_dir is not None else Path("runs") / program.name,
             window=(request.wait, request.warmup, request.active),
             sync=request.sync,

@@ -53,6 +53,8 @@ class Recorder:
         self.ranges = 0
         self.on_event: Callable[[str], None] | None = None
         """Called with "forward", "backward" or "optimizer" before the hooks open such a range."""
+        self.last_end_ns = 0
+        """When the newest range ended."""
         self._open: list[tuple[int, int, int, TimelineDomain | None]] = []
         self._keep = True
         self._base = 0  # ranges that were open when the step began
@@ -85,7 +87,7 @@ class Recorder:
         """Close the range of that token, and any opened inside it that was left open."""
         if token < 0 or get_ident() != self.loop.thread_id:
             return
-        end_ns = perf_counter_ns()
+        end_ns = self.last_end_ns = perf_counter_ns()
         stack = self._open
         base = 0
         if self.step >= 0:
@@ -127,16 +129,21 @@ class Recorder:
             window.push(f"{STEP_NAME} {step}")
         self._step_start_ns = perf_counter_ns()
 
-    def end_step(self, *, keep: bool = True) -> None:
-        """Close the step and its ranges; ``keep=False`` leaves no row, as if it had not begun."""
+    def end_step(self, *, keep: bool = True, end_ns: int | None = None) -> None:
+        """Close the step and its ranges; ``keep=False`` leaves no row, as if it had not begun.
+
+        ``end_ns`` is when it ended, where that was before now.
+        """
         step = self.step
         if step < 0:
             return
         self._keep = keep
         if len(self._open) > self._base:
             self.close(self._base)
+            end_ns = None
         if keep:
-            self.rows.append((step, 0, 0, self._step_start_ns, perf_counter_ns()))
+            end_ns = perf_counter_ns() if end_ns is None else max(end_ns, self._step_start_ns)
+            self.rows.append((step, 0, 0, self._step_start_ns, end_ns))
             self.steps_done += 1
         self._keep = True
         self.step = -1

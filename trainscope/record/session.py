@@ -120,8 +120,8 @@ class Session:
         except Exception as fault:
             self._give_up(fault)
 
-    def end_step(self) -> None:
-        """End the step that is open."""
+    def end_step(self, end_ns: int | None = None) -> None:
+        """End the step that is open; ``end_ns`` is when it ended, where that was before now."""
         if not self._open:
             return
         began_ns = perf_counter_ns()
@@ -129,7 +129,7 @@ class Session:
             step = self.recorder.step
             if step < 0:
                 return
-            self.recorder.end_step()
+            self.recorder.end_step(end_ns=end_ns)
             self._next_step = step + 1
             self.metrics.end_step(step)
         except TrainscopeError:

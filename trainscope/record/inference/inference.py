@@ -20,14 +20,21 @@ class StepInference:
     Args:
         begin: begins a step.
         end: ends the open step, which counts.
+        end_last: the same at the end of the program, which may be long after the last turn.
         drop: ends the open step as if it had not begun: no training backward came.
     """
 
     def __init__(
-        self, begin: Callable[[], None], end: Callable[[], None], drop: Callable[[], None]
+        self,
+        *,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+        end_last: Callable[[], None],
+        drop: Callable[[], None],
     ) -> None:
         self._begin = begin
         self._end = end
+        self._end_last = end_last
         self._drop = drop
         self._loops: dict[Region, LoopTurns] = {}
         self._of_steps: list[LoopTurns] = []
@@ -68,13 +75,17 @@ class StepInference:
             return 1 if self._backwards_in_no_loop == 1 else 0
         return sum(turns.trained + turns.backward_here for turns in self._of_steps)
 
-    def finish(self) -> str:
-        """End the open step; say how the steps were counted, or why that cannot be told."""
-        if self._cannot_tell is None:
-            self._cannot_tell = self._doubt()
+    def finish(self) -> None:
+        """End the open step: the program has ended."""
+        self._end = self._end_last
         self._close()
-        if self._cannot_tell is not None:
-            return f"cannot tell: {self._cannot_tell}"
+
+    @property
+    def counted_by(self) -> str:
+        """How the steps so far were counted, or why that cannot be told."""
+        doubt = self._cannot_tell or self._doubt()
+        if doubt is not None:
+            return f"cannot tell: {doubt}"
         if not self._of_steps:
             return f"{BY}: the one training backward, in no loop, is the one step"
         text = f"{BY}: turns of the loop at {' and at '.join(t.place for t in self._of_steps)}"
