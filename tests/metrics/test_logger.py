@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import math
-import os
 import threading
-import time
 import warnings
 from collections.abc import Sequence
 
@@ -17,7 +14,6 @@ from metrics_rig import LateBlock, Rig, until
 from trainscope.errors import ConfigError, MetricError, NonFiniteError
 from trainscope.metrics import generation as generation_module
 from trainscope.metrics.logger import GENERATIONS
-from trainscope.metrics.records import MetricRecord, SinkContext
 from trainscope.metrics.split import ROW_LIMIT
 
 
@@ -259,70 +255,3 @@ def test_a_signal_handler_that_flushes_in_the_middle_of_log(
         assert rig.kept.rows() == [(0, {"x": 0.5})]
         rig.logger.log(2, {"x": torch.tensor(2.5)})
         assert rig.close() == [(s, {"x": s + 0.5}) for s in range(3)]
-
-
-def test_memory_is_flat_over_a_million_steps() -> None:
-    """A sink that hangs as well: its queue is bounded, what it misses is counted."""
-    value = torch.zeros(())
-    hang = threading.Event()
-
-    class Hanging:
-        name = "hanging"
-
-        def open(self, run: SinkContext) -> None:
-            hang.wait(120)
-
-        def write(self, records: Sequence[MetricRecord]) -> None: ...
-
-        def close(self) -> None: ...
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        with Rig(Hanging()) as rig:
-            rig.kept.write = lambda records: None  # type: ignore[method-assign]
-            steps = 1_000_000
-            sizes: list[int] = []
-            for step in range(steps):
-                if step % 16:
-                    rig.logger.log(step, {"lr": 0.5})
-                else:
-                    rig.logger.log(step, {"lr": 0.5, "x": value})
-                if step in (steps // 4, steps - 1):
-                    rig.logger.flush(timeout_s=0.2)
-                    gc.collect()
-                    sizes.append(_resident_bytes())
-            state = rig.logger.state()
-            hang.set()
-            rig.close()
-    assert state.logged == steps
-    assert rig.logger.state().written + state.dropped == steps
-    assert sizes[1] - sizes[0] < 8 * 2**20
-
-
-def _resident_bytes() -> int:
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def test_the_loop_is_not_held_up_by_a_sink() -> None:
-    class Slow:
-        name = "slow"
-
-        def open(self, run: SinkContext) -> None:
-            time.sleep(0.5)
-
-        def write(self, records: Sequence[MetricRecord]) -> None:
-            time.sleep(0.5)
-
-        def close(self) -> None: ...
-
-    with Rig(Slow()) as rig:
-        began_s = time.perf_counter()
-        for step in range(1000):
-            rig.logger.log(step, {"x": 1.0})
-        took_s = time.perf_counter() - began_s
-        until(lambda: len(rig.kept.records) == 1000, timeout_s=0.45 + 5)
-        rig.close()
-        states = {sink.name: (sink.written, sink.dropped) for sink in rig.logger.state().sinks}
-    assert took_s < 0.45
-    assert states == {"kept": (1000, 0), "slow": (1000, 0)}

@@ -2,76 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
-
-from trainscope.trace.metrics import read_metrics
-
-needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and fork")
-
-PRELUDE = """
-import faulthandler, os, signal, sys, threading, time
-from pathlib import Path
-import torch
-from trainscope.metrics.logger import MetricsLogger
-from trainscope.metrics.sinks import Jsonl, SinkContext
-from trainscope.metrics.worker import Worker
-from trainscope.record.exit import at_end
-
-folder = Path(sys.argv[1])
-
-def record(sinks=()):
-    worker = Worker()
-    logger = MetricsLogger(
-        [Jsonl(), *sinks], context=SinkContext(folder, folder, 0, 1, "run"), worker=worker
-    )
-    worker.start()
-    def close():
-        logger.close(timeout_s=5)
-        worker.close(timeout_s=5)
-    return logger, at_end(close, flush=logger.flush)
-
-def train(logger, first=0, last=5):
-    for step in range(first, last):
-        logger.log(step, {"loss": torch.tensor(step / 4)})
-
-def wait_for_signal():
-    print("ready", flush=True)
-    while True:
-        time.sleep(0.01)
-"""
-
-FIVE = [(step, {"loss": step / 4}) for step in range(5)]
-
-
-def logged(folder: Path) -> list[tuple[int, dict[str, float | int]]]:
-    return [(r.step, dict(r.values)) for r in read_metrics(folder / "metrics.jsonl")]
-
-
-def run(folder: Path, program: str, *signals: signal.Signals) -> tuple[int, str]:
-    """Run the program, send the signals once it says "ready"; its exit status and stderr."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(program), str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        if signals:
-            assert process.stdout.readline() == "ready\n"
-        for number in signals:
-            process.send_signal(number)
-        _, stderr = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    return process.returncode, stderr
+from exit_program import FIVE, logged, needs_posix, run
 
 
 @pytest.mark.parametrize(
@@ -208,36 +143,6 @@ def test_sigterm_while_closing_waits_for_the_close(tmp_path: Path) -> None:
     assert (tmp_path / "closed").exists()
 
 
-@needs_posix
-@pytest.mark.parametrize("daemon", [True, False])
-def test_sigterm_with_the_recording_made_off_the_main_thread(tmp_path: Path, daemon: bool) -> None:
-    """The main thread waits in join, where no Python signal handler of a thread could be put."""
-    program = f"""
-    def loop():
-        logger, handle = record()
-        train(logger)
-        wait_for_signal()
-    thread = threading.Thread(target=loop, daemon={daemon})
-    thread.start()
-    thread.join()
-    """
-    assert run(tmp_path, program, signal.SIGTERM) == (-signal.SIGTERM, "")
-    assert logged(tmp_path) == FIVE
-
-
-def test_a_loop_on_another_thread_outlives_the_main_thread(tmp_path: Path) -> None:
-    program = """
-    logger, handle = record()
-    def loop():
-        train(logger, 0, 2)
-        time.sleep(0.5)
-        train(logger, 2, 5)
-    threading.Thread(target=loop).start()
-    """
-    assert run(tmp_path, program) == (0, "")
-    assert logged(tmp_path) == FIVE
-
-
 def test_closes_before_the_exit_handlers_of_others(tmp_path: Path) -> None:
     """wandb ends its service in an exit handler: what comes after that is lost."""
     program = """
@@ -247,56 +152,6 @@ def test_closes_before_the_exit_handlers_of_others(tmp_path: Path) -> None:
     train(logger)
     """
     assert run(tmp_path, program) == (0, "handler sees 5\n")
-
-
-@needs_posix
-def test_a_forked_child_writes_nothing_and_dies_on_its_own(tmp_path: Path) -> None:
-    program = """
-    import warnings
-    warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads: what is tested
-    logger, handle = record()
-    train(logger, 0, 3)
-    exiting = os.fork()
-    if exiting == 0:
-        train(logger, 100, 110)
-        logger.flush()
-        logger.close()
-        sys.exit(6)
-    waiting = os.fork()
-    if waiting == 0:
-        time.sleep(60)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(exiting, 0)[1]) == 6
-    os.kill(waiting, signal.SIGTERM)
-    assert os.waitstatus_to_exitcode(os.waitpid(waiting, 0)[1]) == -signal.SIGTERM
-    train(logger, 3, 5)
-    """
-    assert run(tmp_path, program) == (0, "")
-    assert logged(tmp_path) == FIVE
-
-
-@needs_posix
-def test_sigterm_to_a_child_forked_off_the_main_thread_spares_the_parent(tmp_path: Path) -> None:
-    program = """
-    import warnings
-    warnings.simplefilter("ignore", DeprecationWarning)
-    def loop():
-        logger, handle = record()
-        train(logger)
-        child = os.fork()
-        if child == 0:
-            time.sleep(60)
-            os._exit(1)
-        time.sleep(0.1)
-        os.kill(child, signal.SIGTERM)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-        time.sleep(0.2)
-    thread = threading.Thread(target=loop)
-    thread.start()
-    thread.join()
-    """
-    assert run(tmp_path, program) == (0, "")
-    assert logged(tmp_path) == FIVE
 
 
 @needs_posix
