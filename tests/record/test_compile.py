@@ -203,6 +203,17 @@ def test_a_model_inside_a_larger_compiled_function_is_told() -> None:
     assert hooks.not_seen() == told
 
 
+def test_submodules_of_a_compiled_model_are_told() -> None:
+    torch._dynamo.reset()
+    model, ranges = Net(), WrittenRanges()
+    hooks = Hooks(ranges)
+    hooks.add_model(model, module_depth=2)
+    torch.compile(model, fullgraph=True, backend="eager")(X)
+    (told,) = hooks.not_seen()
+    hooks.remove()
+    assert told.startswith("ranges of submodules body, body.0, body.1, head: none seen in 1 forw")
+
+
 class Plain(torch.optim.Optimizer):
     """An optimizer that compiles fullgraph; torch's own break the graph by themselves."""
 

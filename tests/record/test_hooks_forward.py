@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.distributed.fsdp
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from written_ranges import WrittenRanges
@@ -205,6 +206,30 @@ def test_submodules_down_to_a_depth_are_named_by_path(hooks: Hooks, ranges: Writ
     assert ranges.text == "", "a submodule called on its own is no part of a forward"
 
 
+class Stack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Block() for _ in range(2))
+        self.unused = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_submodules_that_were_not_called_are_told(hooks: Hooks, ranges: WrittenRanges) -> None:
+    model = Stack()
+    hooks.add_model(model, module_depth=2)
+    assert hooks.not_seen() == ()
+    model(X)
+    assert ranges.text == "forward(layers.0() layers.1())"
+    assert hooks.not_seen() == (
+        "ranges of submodules unused: none seen in 1 forwards; a compiled model runs as a whole, "
+        "or the model did not call them",
+    )
+
+
 class CallsItself(nn.Module):
     def forward(self, depth: int) -> int:
         return self(depth - 1) + 1 if depth else 0
@@ -369,6 +394,21 @@ def test_ddp(order: str, group: None, hooks: Hooks, ranges: WrittenRanges) -> No
     for _ in range(2):
         model(X).sum().backward()
     assert ranges.text == "forward() backward() forward() backward()"
+
+
+@pytest.mark.parametrize("order", ["wrap first", "shard first"])
+def test_fully_sharded(order: str, group: None, hooks: Hooks, ranges: WrittenRanges) -> None:
+    model = Net()
+    if order == "wrap first":
+        hooks.add_model(model, module_depth=1)
+    mesh = torch.distributed.init_device_mesh("cpu", (1,))
+    for each in (model.first, model):
+        torch.distributed.fsdp.fully_shard(each, mesh=mesh)
+    if order == "shard first":
+        hooks.add_model(model, module_depth=1)
+    for _ in range(2):
+        model(X).sum().backward()
+    assert ranges.text == " ".join(["forward(first() rest()) backward()"] * 2)
 
 
 def test_what_is_no_model_is_refused(hooks: Hooks) -> None:

@@ -12,7 +12,7 @@ from trainscope.record.hooks.engine import ENGINE
 from trainscope.record.hooks.everything import EVERY_MODEL, NEW_OPTIMIZERS, living_optimizers
 from trainscope.record.hooks.methods import CALLS, STEPS
 from trainscope.record.hooks.ranges import LoopRanges, RangeRecorder
-from trainscope.record.hooks.unseen import unseen_forwards, unseen_optimizer_steps
+from trainscope.record.hooks.unseen import unseen_forwards, unseen_modules, unseen_optimizer_steps
 from trainscope.record.hooks.watchers import (
     BackwardWatcher,
     EveryModelWatcher,
@@ -132,6 +132,7 @@ class Hooks:
         return (
             *failed,
             *unseen_forwards(forwards, ranges.backward_steps),
+            *unseen_modules(self._modules, ranges.recorder.forwards),
             *unseen_optimizer_steps(self._steps, ranges.backward_steps),
         )
 
@@ -154,7 +155,9 @@ class Hooks:
         for name, child in module.named_children():
             target = original(child)
             child_path = f"{path}{name}"
-            if not CALLS.told(target, self._modules):
+            # a ModuleList is never called itself
+            has_forward = getattr(type(target), "forward", None) is not torch.nn.Module.forward
+            if has_forward and not CALLS.told(target, self._modules):
                 watcher = ModuleWatcher(self._ranges, child_path)
                 self._modules.append(watcher)
                 CALLS.watch(target, watcher)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainscope.record.hooks.watchers import ForwardWatcher, StepWatcher
+from trainscope.record.hooks.watchers import ForwardWatcher, ModuleWatcher, StepWatcher
 
-__all__ = ["unseen_forwards", "unseen_optimizer_steps"]
+__all__ = ["unseen_forwards", "unseen_modules", "unseen_optimizer_steps"]
+
+_NAMED = 5
+"""Submodules named in one sentence."""
 
 _MANY = 10
 """Steps with a backward that must pass without a call before a silence is worth a word."""
@@ -17,10 +20,21 @@ def unseen_forwards(watchers: Sequence[ForwardWatcher], backward_steps: int) -> 
     return _silent(
         watchers,
         "forward",
-        "calls",
         backward_steps,
         "it may run inside a larger compiled function, or the loop may call a method of the model "
         "instead of the model",
+    )
+
+
+def unseen_modules(watchers: Sequence[ModuleWatcher], forwards: int) -> tuple[str, ...]:
+    """One sentence for all submodules whose call never came although their model was called."""
+    unseen = [watcher.name for watcher in watchers if not watcher.seen]
+    if forwards == 0 or not unseen:
+        return ()
+    more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
+    return (
+        f"ranges of submodules {', '.join(unseen[:_NAMED])}{more}: none seen in {forwards} "
+        "forwards; a compiled model runs as a whole, or the model did not call them",
     )
 
 
@@ -29,7 +43,6 @@ def unseen_optimizer_steps(watchers: Sequence[StepWatcher], backward_steps: int)
     return _silent(
         watchers,
         "optimizer step",
-        "calls",
         backward_steps,
         "it may run inside a larger compiled function, or through a bound `step` that was taken "
         "before wrap",
@@ -39,7 +52,6 @@ def unseen_optimizer_steps(watchers: Sequence[StepWatcher], backward_steps: int)
 def _silent(
     watchers: Sequence[ForwardWatcher] | Sequence[StepWatcher],
     what: str,
-    calls: str,
     backward_steps: int,
     why: str,
 ) -> tuple[str, ...]:
@@ -47,7 +59,7 @@ def _silent(
     for watcher in watchers:
         silent_steps = backward_steps - watcher.seen_at
         if watcher.calls == 0 and backward_steps > 0:
-            seen = f"0 {calls} seen in {backward_steps} steps with a backward"
+            seen = f"0 calls seen in {backward_steps} steps with a backward"
         elif silent_steps >= max(_MANY, backward_steps // 2):
             seen = (
                 f"last seen in step {watcher.seen_step}, and not in the {silent_steps} later "

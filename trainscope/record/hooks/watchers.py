@@ -92,12 +92,13 @@ class EveryModelWatcher(ForwardWatcher):
 class ModuleWatcher:
     """A submodule's call inside a forward of a wrapped model is a range named by its path."""
 
-    __slots__ = ("name", "ranges", "running")
+    __slots__ = ("name", "ranges", "running", "seen")
 
     def __init__(self, ranges: LoopRanges, name: str) -> None:
         self.ranges = ranges
         self.name = name
         self.running = False
+        self.seen = False
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
         """The recorder's token; None outside a forward, and for a module that calls itself."""
@@ -109,7 +110,7 @@ class ModuleWatcher:
         except Exception as error:
             ranges.fail(error)
             return None
-        self.running = True
+        self.running = self.seen = True
         return token
 
     def end(self, token: Any) -> None:
