@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from gpu_detector import found, gpu
 
 from trainscope.catalogue.kinds import KINDS
-from trainscope.sync.detector import SyncDetector
-from trainscope.trace.syncs import SyncSite
 
 pytestmark = pytest.mark.gpu
 
@@ -31,19 +30,6 @@ def warm() -> None:
 def busy(ms: int = 30) -> None:
     """Queue about `ms` milliseconds of work at 2 GHz, without waiting for it."""
     torch.cuda._sleep(2_000_000 * ms)
-
-
-def found(call: Callable[[], object]) -> list[SyncSite]:
-    """Run `call` under a detector with nothing queued before it."""
-    torch.cuda.synchronize()
-    with SyncDetector(dry_run=False) as detector:
-        call()
-    torch.cuda.synchronize()
-    return list(detector.sites())
-
-
-def gpu(*size: int) -> torch.Tensor:
-    return torch.ones(*size, device=DEV)
 
 
 def pageable(mib: int) -> torch.Tensor:

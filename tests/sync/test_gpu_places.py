@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 import torch
+from gpu_detector import found, gpu
 
 import trainscope as ts
 from trainscope.sync.detector import SyncDetector
-from trainscope.trace.syncs import SyncSite
 
 pytestmark = pytest.mark.gpu
-
-
-def found(call: Callable[[], object]) -> list[SyncSite]:
-    """Run `call` under a detector with nothing queued before it."""
-    torch.cuda.synchronize()
-    with SyncDetector(dry_run=False) as detector:
-        call()
-    torch.cuda.synchronize()
-    return list(detector.sites())
-
-
-def gpu(*size: int) -> torch.Tensor:
-    return torch.ones(*size, device="cuda")
 
 
 # ---- backward -----------------------------------------------------------------------------------

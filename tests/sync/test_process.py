@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from trainscope.sync import process
+from trainscope.sync.cuda_present import cuda_present
 from trainscope.sync.detector import SyncDetector
 
 
@@ -20,10 +21,10 @@ def test_asking_for_a_gpu_leaves_the_environment_as_it_was(monkeypatch: pytest.M
 
     monkeypatch.setattr(torch.cuda, "is_available", available)
     monkeypatch.delenv(name, raising=False)
-    assert process.cuda_present() is True
+    assert cuda_present() is True
     assert name not in os.environ
     monkeypatch.setenv(name, "0")
-    assert process.cuda_present() is True
+    assert cuda_present() is True
     assert os.environ[name] == "0"
     assert asked == ["1", "1"]
     monkeypatch.undo()

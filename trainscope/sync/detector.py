@@ -8,11 +8,12 @@ from types import FrameType, TracebackType
 
 from trainscope.errors import ConfigError
 from trainscope.sync.armed_steps import ArmedSteps
+from trainscope.sync.cuda_present import cuda_present
 from trainscope.sync.live import Live
 from trainscope.sync.loop import LoopState
 from trainscope.sync.messages import sync_error, warn_sync
 from trainscope.sync.place import place
-from trainscope.sync.process import DRY, LIVE, cuda_present
+from trainscope.sync.process import DRY, LIVE
 from trainscope.sync.sites import Sites
 from trainscope.trace.syncs import DetectorState, SyncSite
 

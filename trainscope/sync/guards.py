@@ -41,7 +41,8 @@ def no_sync(mode: str = "error") -> Iterator[None]:
     `mode`: ``error`` raises `SyncError` at the line that waits, after the wait (inside
     ``backward()``, at that line); ``warn`` warns once a line. Other threads are not affected,
     the autograd engine's excepted while it works for this one. May be nested, with `allow_sync`
-    too. Without a GPU the dry run decides what would wait. Raises `ConfigError`.
+    too. Without a GPU the dry run decides what would wait. Where no `Scope` or `SyncDetector` is
+    on, entering costs about 0.1 ms, for the probes are put in and taken out. Raises `ConfigError`.
     """
     if mode not in ("error", "warn"):
         raise ConfigError(f"mode={mode!r} is not one of error, warn")

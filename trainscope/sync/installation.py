@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -119,12 +120,14 @@ class Installation:
             self._stop()
         for watcher in watchers:
             watcher.failed(fault)
-        warnings.warn(
+        words = (
             f"trainscope stopped looking for syncs after a fault of its own: {fault!r}; "
-            "the training goes on",
-            RuntimeWarning,
-            stacklevel=3,
+            "the training goes on"
         )
+        try:
+            warnings.warn(words, RuntimeWarning, stacklevel=3)
+        except RuntimeWarning:  # under -W error it would end the training
+            print(words, file=sys.stderr)
 
     def _after_fork_in_child(self) -> None:
         """Leave a forked child (a DataLoader worker) as if nothing were installed."""

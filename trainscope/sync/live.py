@@ -12,6 +12,7 @@ import torch
 from trainscope.sync import probes
 from trainscope.sync.armed import Armed
 from trainscope.sync.blame import blame
+from trainscope.sync.cuda_present import cuda_present
 from trainscope.sync.implicit import implicit_kind
 from trainscope.sync.observer import Observer
 from trainscope.sync.own import is_own
@@ -40,11 +41,13 @@ class Live:
         self.armed = Armed(self._heard)
         self.active = False
         self._patches = Patches()
-        self._replaced: tuple[str, ...] = ()
+        self._knew_dynamo = False
+        self._present = False
 
     def start(self) -> None:
         """Arm, and put the wrappers in."""
         self._knew_dynamo = _RULES in sys.modules
+        self._present = cuda_present()
         self.armed.start()
         probes.install(self._patches, self)
         self.active = True
@@ -52,7 +55,7 @@ class Live:
     def stop(self) -> None:
         """Take everything out."""
         self.active = False
-        self._replaced = self._patches.undo()
+        self._patches.undo()
         self.armed.stop()
         rules = sys.modules.get(_RULES)
         if rules is not None and not self._knew_dynamo:
@@ -62,7 +65,7 @@ class Live:
     @property
     def cannot_see(self) -> tuple[str, ...]:
         """See `Source`."""
-        if not torch.cuda.is_available():
+        if not self._present:
             return ("any wait: this machine has no CUDA device; a dry run finds them without one",)
         if self.armed.wished == 2:
             return (
@@ -84,7 +87,11 @@ class Live:
 
     def h2d_range(self) -> AbstractContextManager[object] | None:
         """See `probes.Listener`."""
-        return self._observer.h2d_range()
+        try:
+            return self._observer.h2d_range()
+        except Exception as fault:
+            self._observer.fail(fault)
+            return None
 
     def _heard(self, frame: FrameType | None) -> None:
         if is_own():
