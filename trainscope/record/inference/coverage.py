@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Sequence
 
-from trainscope.record.inference.stack import At, Element
-from trainscope.record.inference.syntax import Branch
+from trainscope.record.inference.order import leaves_turn
+from trainscope.record.inference.regions import Branch
+from trainscope.record.inference.stack import Call, Element
 
 __all__ = ["told_apart"]
 
@@ -49,23 +50,30 @@ def _one_arm(sites: Sequence[Site], at: int) -> bool:
     heads = {site[at] for site in sites if len(site) > at}
     if any(isinstance(head, Branch) and head.in_turn for head in heads):
         return False
-    if len(heads) > 1 and not _exclusive(list(heads)):
-        return False
-    return all(
-        _one_arm([site for site in sites if len(site) > at and site[at] == head], at + 1)
-        for head in heads
-    )
+    arms = [[site for site in sites if len(site) > at and site[at] == head] for head in heads]
+    if len(arms) > 1 and _is_block(heads):
+        first = min(arms, key=lambda arm: arm[0][at].slot)  # type: ignore[union-attr]
+        rest = [site for site in sites if site not in first]
+        # what stands behind an arm that leaves the turn is its else
+        return (
+            all(leaves_turn(site, at + 1) for site in first)
+            and _one_arm(first, at + 1)
+            and _one_arm(rest, at)
+        )
+    return (len(arms) < 2 or _exclusive(heads)) and all(_one_arm(arm, at + 1) for arm in arms)
 
 
-def _exclusive(heads: list[Element]) -> bool:
-    if any(isinstance(head, At) for head in heads):
-        return False
+def _is_block(heads: Collection[Element]) -> bool:
+    return all(isinstance(head, Branch) and head.region.kind == "block" for head in heads)
+
+
+def _exclusive(heads: Collection[Element]) -> bool:
+    """Whether a turn that comes to one of these comes to no other."""
+    if all(isinstance(head, Call) for head in heads):
+        return True  # several functions called from one place, one of them a turn
     branches = [head for head in heads if isinstance(head, Branch)]
-    if not branches:
-        return True  # calls of several functions from one place, one of them a turn
-    region = branches[0].region
     return len(branches) == len(heads) and all(
-        one is other or (one.region is other.region and region.excludes(one.slot, other.slot))
+        one is other or (one.region is other.region and one.region.excludes(one.slot, other.slot))
         for one in branches
         for other in branches
     )

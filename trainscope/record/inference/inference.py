@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 
 from trainscope.record.inference.loops import LoopTurns
+from trainscope.record.inference.regions import Region
 from trainscope.record.inference.stack import way_to
-from trainscope.record.inference.syntax import Region
 
 __all__ = ["StepInference"]
 
@@ -102,13 +102,13 @@ class StepInference:
         way, frame_ids = way_to(sys._getframe(1))
         on_way: list[LoopTurns] = []
         new: list[LoopTurns] = []
-        for loop in way.loops:
+        for at, loop in enumerate(way.loops):
             turns = self._loops.get(loop.region)
             if turns is None:
                 turns = self._loops[loop.region] = LoopTurns(loop.region)
-            if turns in on_way:
-                self._give_up(f"the loop at {turns.place} runs inside itself (recursion)")
-                return
+            if any(inner.region is loop.region for inner in way.loops[at + 1 :]):
+                turns.recursive = True  # the innermost of its runs is the one that is followed
+                continue
             turns.around.update(each.region for each in on_way)
             on_way.append(turns)
             if turns.event(kind, way, loop, frame_ids):
@@ -175,6 +175,9 @@ class StepInference:
             self._give_up(
                 f"{inner.idle} turns of the loop at {inner.place} ran no training backward"
             )
+            return
+        if owner.recursive:
+            self._give_up(f"the loop at {owner.place} runs inside itself (recursion)")
             return
         if owner not in self._of_steps:
             self._of_steps.append(owner)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from trainscope.record.inference.coverage import Site, told_apart
 from trainscope.record.inference.order import turned_between
+from trainscope.record.inference.regions import LOOP_HEADER, Branch, Region
 from trainscope.record.inference.stack import At, LoopOnWay, Way
-from trainscope.record.inference.syntax import LOOP_HEADER, Branch, Region
 
 __all__ = ["LoopTurns"]
 
@@ -29,6 +29,7 @@ class LoopTurns:
         self.evaluated = 0
         self.backward_here = False
         """This turn has run a training backward."""
+        self.recursive = False
         self.around: set[Region] = set()
         """Loops that it was seen inside of."""
         self._training_here = False

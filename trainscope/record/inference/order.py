@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainscope.record.inference.regions import Branch
 from trainscope.record.inference.stack import At, Call, Element
-from trainscope.record.inference.syntax import Branch
 
-__all__ = ["turned_between"]
+__all__ = ["leaves_turn", "turned_between"]
 
 
 def turned_between(before: Sequence[Element], after: Sequence[Element], same_calls: int) -> bool:
@@ -43,8 +43,26 @@ def _again(before: Sequence[Element], after: Sequence[Element], common: int) -> 
     if isinstance(one, Call) or isinstance(other, Call):
         return True
     if isinstance(one, Branch) and isinstance(other, Branch) and one.region is other.region:
-        return other.slot < one.slot or one.region.excludes(one.slot, other.slot)
+        return (
+            other.slot < one.slot
+            or one.region.excludes(one.slot, other.slot)
+            or leaves_turn(before, common + 1)
+        )
     return _offset(after, common) < _offset(before, common)
+
+
+def leaves_turn(way: Sequence[Element], start: int) -> bool:
+    """Whether the way goes on through an arm that ends in ``return``, ``continue`` or the like.
+
+    What stands behind such an arm is, in effect, its ``else``.
+    """
+    for at in range(start, len(way)):
+        element = way[at]
+        if not isinstance(element, Branch) or element.in_turn:
+            return False
+        if element.region.kind == "block" and at > start and element.region.ends_turn:
+            return way[at - 1].region.kind in ("if", "match")  # type: ignore[union-attr]
+    return False
 
 
 def _offset(way: Sequence[Element], start: int) -> int:

@@ -10,13 +10,11 @@ import dis
 import os
 import sysconfig
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.util import find_spec
 from types import CodeType, FrameType
 
-import torch
-
-import trainscope
-from trainscope.record.inference.syntax import Branch, Region, Span, source_tree
+from trainscope.record.inference.regions import Branch, Region
+from trainscope.record.inference.syntax import Span, source_tree
 
 __all__ = ["At", "Call", "Element", "LoopOnWay", "Way", "way_to"]
 
@@ -105,7 +103,7 @@ def _build(frames: list[FrameType]) -> Way:
             branches = ()
             if known.may_loop():
                 code = frame.f_code
-                blind = f"the source of {code.co_name} in {code.co_filename} cannot be read"
+                blind = f"the source of {code.co_name} in {code.co_filename} cannot be followed"
         if any(branch.in_turn for branch in branches):
             blind = None  # a hidden loop farther out does not matter
         for branch in branches:
@@ -121,11 +119,13 @@ _RESUMABLE = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
 _FOR_ITER = dis.opmap["FOR_ITER"]
 
 
-def _folder(module_file: str | None) -> str:
-    return str(Path(module_file or "").resolve().parent) + os.sep
+def _folders(package: str) -> list[str]:
+    spec = find_spec(package)
+    found = () if spec is None else spec.submodule_search_locations or ()
+    return [os.path.join(os.path.abspath(folder), "") for folder in found]
 
 
-_SKIPPED = (_folder(torch.__file__), _folder(trainscope.__file__), "<frozen ")
+_SKIPPED = (*_folders("torch"), *_folders("trainscope"), "<frozen ")
 _STANDARD = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib"))
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -153,8 +153,7 @@ class _Code:
                 None
                 if tree is None or offset < 0
                 else tree.way_to(
-                    _span(code, offset),
-                    frame.f_lineno or code.co_firstlineno,
+                    _span(code, offset) or _line(frame),
                     code.co_name,
                     asks_next=code.co_code[offset] == _FOR_ITER,
                 )
@@ -173,6 +172,11 @@ class _Code:
 
 
 _codes: dict[int, _Code] = {}
+
+
+def _line(frame: FrameType) -> Span:
+    line = frame.f_lineno or frame.f_code.co_firstlineno
+    return (line, -1, line, -1)
 
 
 def _span(code: CodeType, offset: int) -> Span | None:

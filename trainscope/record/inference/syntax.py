@@ -4,70 +4,32 @@ from __future__ import annotations
 
 import ast
 import linecache
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import cast
 
-__all__ = ["LOOP_HEADER", "Branch", "Region", "SourceTree", "Span", "source_tree"]
+from trainscope.record.inference.by_line import (
+    CALLS_MANY,
+    COMPREHENSIONS,
+    callee,
+    frame_name,
+    parts_by_line,
+    unclear,
+)
+from trainscope.record.inference.regions import (
+    BEFORE_LOOP,
+    LOOP_BODY,
+    LOOP_HEADER,
+    Branch,
+    Kind,
+    Region,
+    part,
+)
 
-Kind = Literal["block", "if", "try", "match", "with", "loop", "and"]
-
-LOOP_HEADER, LOOP_BODY, LOOP_ELSE = 0, 1, 2
-_BEFORE_LOOP = -1
-_HANDLERS, _TRY_ELSE, _FINALLY = 1, 1_000, 1_001
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_CALLS_MANY = {"all", "any", "deque", "dict", "frozenset", "list", "max", "min", "reduce"}
-_CALLS_MANY |= {"set", "sorted", "sum", "tuple"}
-"""Builtins (and two of the standard library) that may call a function given inside many times."""
-
-
-@dataclass(eq=False)
-class Region:
-    """A statement list, or a statement with parts: where two ways through a body can part."""
-
-    kind: Kind
-    file: str
-    line: int
-    statements: list[ast.stmt] = field(default_factory=list)
-    """Of a block."""
-
-    def excludes(self, slot: int, other: int) -> bool:
-        """Whether one turn cannot run both parts."""
-        if self.kind in ("if", "match"):
-            return slot != other and slot > 0 and other > 0
-        if self.kind == "try":
-            return slot != other and all(_HANDLERS <= each <= _TRY_ELSE for each in (slot, other))
-        return False
-
-
-@dataclass(frozen=True)
-class Branch:
-    """One part of a region: the statement of a block, the arm of an ``if``, the body of a loop.
-
-    ``slot`` grows in the order in which parts run.
-    """
-
-    region: Region
-    slot: int
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether this is the part of a loop that each turn runs."""
-        return self.region.kind == "loop" and self.slot in (LOOP_HEADER, LOOP_BODY)
-
-    @property
-    def optional(self) -> bool:
-        """Whether a turn that reaches the region may leave this part out."""
-        kind, slot = self.region.kind, self.slot
-        if kind in ("if", "match", "and"):
-            return slot > 0
-        if kind == "try":
-            return _HANDLERS <= slot <= _TRY_ELSE
-        return kind == "loop" and slot != _BEFORE_LOOP
-
+__all__ = ["SourceTree", "Span", "source_tree"]
 
 Span = tuple[int, int, int, int]
-"""First line, first column, last line, last column; lines from 1, columns in bytes."""
+"""First line, first column, last line, last column; lines from 1, columns in bytes, -1 unknown."""
+
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class SourceTree:
@@ -78,33 +40,33 @@ class SourceTree:
         self._root = ast.parse(text)
         self._regions: dict[tuple[int, str], Region] = {}
 
-    def way_to(
-        self, span: Span | None, line: int, code_name: str, *, asks_next: bool
-    ) -> tuple[Branch, ...] | None:
+    def way_to(self, span: Span, code_name: str, *, asks_next: bool) -> tuple[Branch, ...] | None:
         """Branches from the body of the function ``code_name`` to what lies at ``span``.
 
-        ``span`` is None where only the line is known. ``asks_next`` says that the instruction asks
-        a ``for`` for its next item. None when no such function holds the place.
+        ``asks_next`` says that the instruction asks a ``for`` for its next item. None when no such
+        function holds the place, or when the line alone does not say which of its parts is meant.
         """
-        wanted = span if span is not None else (line, -1, line, -1)
         way: list[Branch] = []
         scope = "<module>"
         node: ast.AST = self._root
         while True:
-            found = self._step_into(node, wanted, code_name)
+            if span[1] < 0 and unclear(node, span[0], code_name):
+                return None
+            found = self._step_into(node, span, code_name)
             if found is None:
                 break
-            branches, child, enters = found
+            branches, node, enters = found
             if enters is not None:
                 way, scope = [], enters
             way.extend(branches)
-            node = child
         if asks_next:
-            way = _at_header(way)
-        elif isinstance(node, ast.Call) and span == _span(node) and _callee(node) in _CALLS_MANY:
+            if isinstance(node, COMPREHENSIONS) and code_name == frame_name(node):
+                way, scope = [], code_name
+            way = self._at_header(way, node)
+        elif isinstance(node, ast.Call) and callee(node) in CALLS_MANY and span == _span(node):
             # what it was given may be called many times from here, by code that is not Python
-            way.append(Branch(self._region(node, "", "loop"), LOOP_BODY))
-        # resumed parts of a compiled function have names of their own
+            way.append(Branch(self._region(node, "loop"), LOOP_BODY))
+        # the parts of a compiled function have names of their own
         resumed = code_name.startswith("torch_dynamo_resume_in_")
         return tuple(way) if scope == code_name or resumed else None
 
@@ -112,17 +74,16 @@ class SourceTree:
     def _step_into(
         self, node: ast.AST, span: Span, code_name: str
     ) -> tuple[list[Branch], ast.AST, str | None] | None:
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list):
-                if value and isinstance(value[0], ast.stmt):
-                    for at, child in enumerate(value):
-                        if _holds(child, span):
-                            return self._into_block(node, name, value, at)
-                    continue
-                children = value
-            else:
-                children = [value]
-            for at, child in enumerate(children):
+        parts = ast.iter_fields(node)
+        if span[1] < 0:
+            parts = parts_by_line(node, code_name)
+        for name, value in parts:
+            if _is_block(value):
+                for at, child in enumerate(value):
+                    if _holds(child, span):
+                        return self._into_block(node, name, value, at)
+                continue
+            for at, child in enumerate(value if isinstance(value, list) else [value]):
                 if isinstance(child, ast.AST) and _holds(child, span):
                     return self._into_expression(node, name, at, child, span, code_name)
         return None
@@ -130,102 +91,67 @@ class SourceTree:
     def _into_block(
         self, node: ast.AST, name: str, statements: list[ast.stmt], at: int
     ) -> tuple[list[Branch], ast.AST, str | None]:
-        block = self._region(node, f"{name} block", "block", statements)
-        own = self._branch(node, name, 0)
-        branches = [*([] if own is None else [own]), Branch(block, at)]
-        enters = node.name if isinstance(node, _FUNCTIONS[:2] + _FUNCTIONS[3:]) else None  # type: ignore[attr-defined]
-        return branches, statements[at], enters
+        branches = self._branches(node, name, 0)
+        key = (id(node), name)
+        if key not in self._regions:
+            self._regions[key] = Region("block", self._file, statements[0].lineno, statements)
+        branches.append(Branch(self._regions[key], at))
+        return branches, statements[at], node.name if isinstance(node, _NAMED) else None
 
     def _into_expression(
         self, node: ast.AST, name: str, at: int, child: ast.AST, span: Span, code_name: str
     ) -> tuple[list[Branch], ast.AST, str | None]:
         if isinstance(node, ast.Lambda) and name == "body":
             return [], child, "<lambda>"
-        if isinstance(node, _COMPREHENSIONS):
+        if isinstance(node, COMPREHENSIONS):
             # what the first ``for`` goes through is evaluated once, before the turns begin
             before = isinstance(child, ast.comprehension) and at == 0 and _holds(child.iter, span)
-            slot = _BEFORE_LOOP if before else LOOP_BODY
-            own_frame = code_name == _frame_name(node)
-            return (
-                [Branch(self._region(node, "", "loop"), slot)],
-                child,
-                code_name if own_frame else None,
-            )
-        own = self._branch(node, name, at)
-        return ([] if own is None else [own]), child, None
+            slot = BEFORE_LOOP if before and span[1] >= 0 else LOOP_BODY  # 3.10: another frame
+            own_frame = code_name if code_name == frame_name(node) else None
+            return [Branch(self._region(node, "loop"), slot)], child, own_frame
+        return self._branches(node, name, at), child, None
 
-    def _branch(self, node: ast.AST, name: str, at: int) -> Branch | None:
-        kind, slot = _part(node, name, at)
-        if kind is None:
-            return None
-        return Branch(self._region(node, "", kind), slot)
+    def _branches(self, node: ast.AST, name: str, at: int) -> list[Branch]:
+        found = part(node, name, at)
+        return [] if found is None else [Branch(self._region(node, found[0]), found[1])]
 
-    def _region(
-        self, node: ast.AST, part: str, kind: Kind, statements: list[ast.stmt] | None = None
-    ) -> Region:
-        key = (id(node), part)
-        region = self._regions.get(key)
-        if region is None:
-            line = getattr(node, "lineno", 1)
-            region = self._regions[key] = Region(kind, self._file, line, statements or [])
-        return region
+    def _region(self, node: ast.AST, kind: Kind) -> Region:
+        key = (id(node), "")
+        if key not in self._regions:
+            self._regions[key] = Region(kind, self._file, getattr(node, "lineno", 1))
+        return self._regions[key]
 
+    def _at_header(self, way: list[Branch], node: ast.AST) -> list[Branch]:
+        """The way of an instruction that asks for the next item: the header of its loop.
 
-def _part(node: ast.AST, name: str, at: int) -> tuple[Kind | None, int]:
-    """Which part of which kind of region the field ``name`` of ``node`` is."""
-    if isinstance(node, (ast.If, ast.IfExp)):
-        return "if", {"test": 0, "body": 1, "orelse": 2}[name]
-    if isinstance(node, (ast.For, ast.AsyncFor)):
-        return "loop", {"body": LOOP_BODY, "orelse": LOOP_ELSE}.get(name, _BEFORE_LOOP)
-    if isinstance(node, ast.While):
-        return "loop", {"test": LOOP_HEADER, "body": LOOP_BODY, "orelse": LOOP_ELSE}[name]
-    if isinstance(node, ast.Try) or type(node).__name__ == "TryStar":
-        slots = {"body": 0, "handlers": _HANDLERS + at, "orelse": _TRY_ELSE, "finalbody": _FINALLY}
-        return "try", slots[name]
-    if isinstance(node, ast.Match):
-        return "match", 0 if name == "subject" else 1 + at
-    if isinstance(node, (ast.With, ast.AsyncWith)):
-        return "with", 0 if name == "items" else 1
-    if isinstance(node, ast.BoolOp):
-        return "and", at
-    return None, 0
+        Python 3.13 places it at what is gone through, 3.11 and 3.12 at the loop as a whole.
+        """
+        if isinstance(node, (ast.For, ast.AsyncFor, *COMPREHENSIONS)):
+            return [*way, Branch(self._region(node, "loop"), LOOP_HEADER)]
+        for at in range(len(way) - 1, -1, -1):
+            if way[at].region.kind == "loop":
+                return [*way[:at], Branch(way[at].region, LOOP_HEADER)]
+        return way
 
 
-def _callee(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else ""
+def _is_block(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], ast.stmt)
 
 
 def _span(node: ast.expr) -> Span:
     return (node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
 
 
-def _frame_name(node: ast.AST) -> str:
-    names = {"ListComp": "listcomp", "SetComp": "setcomp", "DictComp": "dictcomp"}
-    return f"<{names.get(type(node).__name__, 'genexpr')}>"
-
-
-def _at_header(way: list[Branch]) -> list[Branch]:
-    """The way of an instruction that asks for the next item: the header of its loop."""
-    for at in range(len(way) - 1, -1, -1):
-        if way[at].region.kind == "loop":
-            return [*way[:at], Branch(way[at].region, LOOP_HEADER)]
-    return way
-
-
 def _holds(node: ast.AST, span: Span) -> bool:
-    first = getattr(node, "lineno", None)
-    if first is None:  # arguments, match_case, comprehension, withitem: ask their children
+    if not hasattr(node, "lineno"):  # arguments, match_case, comprehension, withitem
         return any(_holds(child, span) for child in ast.iter_child_nodes(node))
-    last = node.end_lineno  # type: ignore[attr-defined]
-    line, column, end_line, end_column = span
-    if isinstance(node, _FUNCTIONS[:2] + _FUNCTIONS[3:]):
-        for decorator in node.decorator_list:  # type: ignore[attr-defined]
-            first = min(first, decorator.lineno)
-    if column < 0:
+    first, column, last, end_column = _span(cast(ast.expr, node))
+    if isinstance(node, _NAMED) and node.decorator_list:
+        first, column = node.decorator_list[0].lineno, 0
+    line, at, end_line, end_at = span
+    if at < 0:
         return first <= line <= last
-    start = (first, node.col_offset if first == node.lineno else 0)  # type: ignore[attr-defined]
-    end = (last, node.end_col_offset)  # type: ignore[attr-defined]
-    return start <= (line, column) and (end_line, end_column) <= end
+    return (first, column) <= (line, at) and (end_line, end_at) <= (last, end_column)
 
 
 _TREES: dict[str, SourceTree | None] = {}
