@@ -68,8 +68,9 @@ def backward_only(t: Tape) -> None:
 
 
 def one_line(t: Tape) -> None:
-    for _ in range(5):
-        t.forward(), t.backward(), t.optimize()  # noqa: E701
+    # fmt: off
+    for _ in range(5): t.forward(), t.backward(), t.optimize()  # noqa: E701
+    # fmt: on
 
 
 def while_true(t: Tape) -> None:
