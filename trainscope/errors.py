@@ -15,7 +15,7 @@ __all__ = [
 
 
 class TrainscopeError(Exception):
-    """Base of all errors raised on purpose; its text says what came, what is allowed, what to do."""
+    """Base of all errors raised on purpose; the text says what came, what is allowed, what next."""
 
 
 class ConfigError(TrainscopeError, ValueError):

@@ -1,6 +1,6 @@
 """What trainscope costs a launch-bound loop, beside what else one could leave switched on.
 
-    python tests/bench/overhead.py [--pairs 20] [--steps 200] [--out FOLDER]
+    python tests/bench/overhead.py [--pairs 20] [--steps 200] [--only NAME …] [--out FOLDER]
 
 Every variant runs in pairs with the bare loop, in turn and in changing order, in one process; the
 figure is the median of the paired ratios of time per step, with a bootstrap 95 % upper bound.
@@ -216,10 +216,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--only", nargs="*", default=list(VARIANTS), choices=list(VARIANTS))
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     rows: dict[str, object] = {}
-    for name in VARIANTS:
+    for name in options.only:
         pairs = options.pairs if name in ("bare", "trainscope") else max(options.pairs // 4, 3)
         try:
             rows[name] = row = measure(name, pairs, options.steps)

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from trainscope.record import ranges as ranges_module
 from trainscope.record import recorder as recorder_module
 from trainscope.record.ranges import Range
 from trainscope.record.recorder import Recorder
@@ -29,7 +30,8 @@ class Timeline:
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """A recorder whose clock ticks by one at each look."""
     ticks = itertools.count(100)
-    monkeypatch.setattr(recorder_module, "perf_counter_ns", lambda: next(ticks))
+    for module in (recorder_module, ranges_module):
+        monkeypatch.setattr(module, "perf_counter_ns", lambda: next(ticks))
     return Recorder()
 
 
@@ -142,8 +144,7 @@ def test_another_thread_records_nothing(recorder: Recorder) -> None:
     recorder.begin_step(0)
 
     def elsewhere() -> None:
-        with Range(recorder, "prefetch"):
-            pass
+        recorder.close(recorder.open("prefetch"))
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
@@ -169,11 +170,13 @@ def test_rows_that_nobody_takes_are_bounded_and_counted(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "MAX_WAITING_ROWS", 3)
-    for _ in range(5):
+    for step in range(5):
+        recorder.begin_step(step)
         with Range(recorder, "x"):
             pass
-    assert len(recorder.take_rows()) == 3
-    assert recorder.rows_dropped == 2
+        recorder.end_step()
+    assert [row[0] for row in recorder.take_rows()] == [4, 4]
+    assert recorder.rows_dropped == 8
 
 
 def test_the_loop_knows_setup_training_and_teardown(recorder: Recorder) -> None:
@@ -185,3 +188,25 @@ def test_the_loop_knows_setup_training_and_teardown(recorder: Recorder) -> None:
     recorder.close_all()
     during.append(recorder.loop.during())
     assert during == ["setup", "training", "training", "teardown"]
+
+
+def test_a_range_inside_one_of_its_own_name_closes_the_inner_one(recorder: Recorder) -> None:
+    again = Range(recorder, "again")
+    recorder.begin_step(0)
+    with again, again:
+        pass
+    recorder.end_step()
+    assert [row[:3] for row in rows(recorder)] == [
+        (0, "again", 2),
+        (0, "again", 1),
+        (0, "step", 0),
+    ]
+
+
+def test_a_range_closes_what_was_left_open_inside_it(recorder: Recorder) -> None:
+    recorder.begin_step(0)
+    with Range(recorder, "forward"):
+        recorder.open("attention")
+    recorder.end_step()
+    assert [row[1:3] for row in rows(recorder)] == [("attention", 2), ("forward", 1), ("step", 0)]
+    assert recorder.loop.phase is None

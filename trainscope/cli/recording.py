@@ -39,7 +39,7 @@ class Recording:
         self._session: Session | None = None
         self._inference: StepInference | None = None
         # before the scope's own, so that on SIGTERM the report comes as at any other end
-        self._at_end = at_end(self.finish, flush=self._say_how_counted)
+        self._at_end = at_end(self.finish, flush=self._save)
         self._scope = Scope(
             run_dir,
             schedule=Schedule(wait=wait, warmup=warmup, active=active) if active else None,
@@ -91,9 +91,10 @@ class Recording:
         except Exception as fault:
             _say(f"the report could not be made ({type(fault).__name__}: {fault})")
 
-    def _say_how_counted(self) -> None:
+    def _save(self) -> None:
         if self._session is not None and self._inference is not None:
             self._session.counted_by = self._inference.counted_by
+            self._session.save()
 
     def _show(self) -> None:
         from trainscope.report import text

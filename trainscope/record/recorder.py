@@ -17,7 +17,7 @@ Row = tuple[int, int, int, int, int]
 
 STEP_NAME = "step"
 MAX_WAITING_ROWS = 1 << 20
-"""Rows kept when nothing takes them away (a full disk): about 200 MB; later ones are counted."""
+"""Rows that wait when nothing takes them away: about 200 MB; then they are dropped and counted."""
 
 
 class TimelineDomain(Protocol):
@@ -39,9 +39,10 @@ class Recorder:
 
     def __init__(self, loop: LoopState | None = None, domain: TimelineDomain | None = None) -> None:
         self.loop = loop if loop is not None else LoopState()
-        self.domain = domain
-        self.window: TimelineDomain | None = None
-        """A profiler's annotations, while a window is captured."""
+        self._domain = domain
+        self._window: TimelineDomain | None = None
+        self.shown = domain is not None
+        """Whether a tool shows the ranges now, so that they cost more than a row."""
         self.rows: deque[Row] = deque()
         self.rows_dropped = 0
         self.names: dict[str, int] = {STEP_NAME: 0}
@@ -50,16 +51,46 @@ class Recorder:
         self.forwards = 0
         self.backwards = 0
         self.optimizer_steps = 0
-        self.ranges = 0
         self.on_event: Callable[[str], None] | None = None
         """Called with "forward", "backward" or "optimizer" before the hooks open such a range."""
         self.last_end_ns = 0
         """When the newest range ended."""
-        self._open: list[tuple[int, int, int, TimelineDomain | None]] = []
+        self.stack: list[tuple[int, int, int, TimelineDomain | None]] = []
+        """The open ranges: step, name_id, start_ns, and the window that shows it."""
         self._keep = True
-        self._base = 0  # ranges that were open when the step began
+        self.base = 0
+        """How many ranges were open when the step began; 0 outside a step."""
+        self.phase_depth = -1
+        """How many ranges are open where the next one is a phase; -1 outside a step."""
         self._step_start_ns = 0
         self._step_window: TimelineDomain | None = None
+
+    def name_id(self, name: str) -> int:
+        """Return the number that rows carry for a name."""
+        found = self.names.get(name)
+        if found is None:
+            found = self.names[name] = len(self.names)
+        return found
+
+    @property
+    def domain(self) -> TimelineDomain | None:
+        """Where a tool that is attached for the whole run shows the ranges; None without one."""
+        return self._domain
+
+    @domain.setter
+    def domain(self, domain: TimelineDomain | None) -> None:
+        self._domain = domain
+        self.shown = domain is not None or self._window is not None
+
+    @property
+    def window(self) -> TimelineDomain | None:
+        """A profiler's annotations, while a window is captured."""
+        return self._window
+
+    @window.setter
+    def window(self, window: TimelineDomain | None) -> None:
+        self._window = window
+        self.shown = window is not None or self._domain is not None
 
     # ---- ranges -------------------------------------------------------------------------------
     def open(self, name: str) -> int:
@@ -67,20 +98,17 @@ class Recorder:
         loop = self.loop
         if get_ident() != loop.thread_id:
             return -1
-        stack = self._open
-        name_id = self.names.get(name)
-        if name_id is None:
-            name_id = self.names[name] = len(self.names)
-        if self.domain is not None:
-            self.domain.push(name)
-        window = self.window
+        stack = self.stack
+        name_id = self.name_id(name)
+        if self._domain is not None:
+            self._domain.push(name)
+        window = self._window
         if window is not None:
             window.push(name)
         depth = len(stack)
-        step = self.step
-        if step >= 0 and depth == self._base:
+        if depth == self.phase_depth:
             loop.phase = name
-        stack.append((step, name_id, perf_counter_ns(), window))
+        stack.append((self.step, name_id, perf_counter_ns(), window))
         return depth
 
     def close(self, token: int) -> None:
@@ -88,10 +116,10 @@ class Recorder:
         if token < 0 or get_ident() != self.loop.thread_id:
             return
         end_ns = self.last_end_ns = perf_counter_ns()
-        stack = self._open
+        stack = self.stack
         base = 0
         if self.step >= 0:
-            base = self._base
+            base = self.base
             if token == base:
                 self.loop.phase = None
             elif token < base:  # a range around the loop ends, so the step in it has ended
@@ -100,15 +128,18 @@ class Recorder:
         while len(stack) > token:
             step, name_id, start_ns, window = stack.pop()
             if self._keep:
-                self.ranges += 1
-                if len(self.rows) < MAX_WAITING_ROWS:
-                    self.rows.append((step, name_id, len(stack) + 1 - base, start_ns, end_ns))
-                else:
-                    self.rows_dropped += 1
+                self.rows.append((step, name_id, len(stack) + 1 - base, start_ns, end_ns))
             if window is not None:
                 window.pop()
-            if self.domain is not None:
-                self.domain.pop()
+            if self._domain is not None:
+                self._domain.pop()
+
+    def close_named(self, name_id: int) -> None:
+        """Close the innermost open range of that name, and any left open inside it."""
+        for token in range(len(self.stack) - 1, -1, -1):
+            if self.stack[token][1] == name_id:
+                self.close(token)
+                return
 
     # ---- steps --------------------------------------------------------------------------------
     def begin_step(self, step: int) -> None:
@@ -117,14 +148,17 @@ class Recorder:
         loop.thread_id = get_ident()
         if self.step >= 0:
             self.end_step()
+        if len(self.rows) > MAX_WAITING_ROWS:
+            self.rows_dropped += len(self.rows)
+            self.rows.clear()
         self.step = step
         loop.step = step
         loop.phase = None
         loop.started = True
-        self._base = len(self._open)
-        if self.domain is not None:
-            self.domain.push(f"{STEP_NAME} {step}")
-        window = self._step_window = self.window
+        self.base = self.phase_depth = len(self.stack)
+        if self._domain is not None:
+            self._domain.push(f"{STEP_NAME} {step}")
+        window = self._step_window = self._window
         if window is not None:
             window.push(f"{STEP_NAME} {step}")
         self._step_start_ns = perf_counter_ns()
@@ -138,8 +172,8 @@ class Recorder:
         if step < 0:
             return
         self._keep = keep
-        if len(self._open) > self._base:
-            self.close(self._base)
+        if len(self.stack) > self.base:
+            self.close(self.base)
             end_ns = None
         if keep:
             end_ns = perf_counter_ns() if end_ns is None else max(end_ns, self._step_start_ns)
@@ -148,11 +182,12 @@ class Recorder:
         self._keep = True
         self.step = -1
         self.loop.step = None
-        self._base = 0
+        self.base = 0
+        self.phase_depth = -1
         if self._step_window is not None:
             self._step_window.pop()
-        if self.domain is not None:
-            self.domain.pop()
+        if self._domain is not None:
+            self._domain.pop()
 
     def close_all(self) -> None:
         """Close the step and every range: the loop was left for good."""
@@ -166,6 +201,9 @@ class Recorder:
         """Take away the finished rows; safe on another thread while the loop goes on."""
         rows = self.rows
         taken: list[Row] = []
-        for _ in range(len(rows)):
-            taken.append(rows.popleft())
+        while rows:
+            try:
+                taken.append(rows.popleft())
+            except IndexError:  # the loop has just thrown away what was too much
+                break
         return taken

@@ -121,7 +121,7 @@ class Scope:
     def range(self, name: str) -> Range | NullRange:
         """``with scope.range("tokenize"):`` a named interval; directly in a step it is a phase."""
         session = self._session
-        return NullRange() if session is None else Range(session.recorder, name)
+        return NullRange() if session is None else session.range(name)
 
     # ---- values -------------------------------------------------------------------------------
     def log(self, values: Mapping[str, object] | None = None, /, **named: object) -> None:

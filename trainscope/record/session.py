@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
+from threading import get_ident
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from trainscope.record.annotations import ProfilerAnnotations
 from trainscope.record.capture import Capture
 from trainscope.record.exit import at_end
 from trainscope.record.hooks import Hooks
-from trainscope.record.ranges import Range
+from trainscope.record.ranges import NullRange, Range
 from trainscope.record.recorder import Recorder
 from trainscope.record.settings import Settings
 from trainscope.record.world import this_process
@@ -62,7 +63,7 @@ class Session:
                 file=sys.stderr,
             )
         self.recorder = Recorder(domain=nvtx.open_domain())
-        self.recorder.loop.h2d = partial(Range, self.recorder, "h2d")
+        self.recorder.loop.h2d = partial(self.range, "h2d")
         self.detector = SyncDetector(
             settings.sync, dry_run=settings.dry_run, loop=self.recorder.loop
         )
@@ -72,6 +73,7 @@ class Session:
             else Capture(settings.schedule, self.directory.rank_dir, with_stack=settings.stacks)
         )
         self._annotations = ProfilerAnnotations()
+        self._ranges: dict[str, Range] = {}
         self.hooks = Hooks(self.recorder)
         self.worker = Worker()
         self.metrics = MetricsLogger(
@@ -98,7 +100,7 @@ class Session:
         self.worker.add(self._save_new)
         self.worker.start()
         self.detector.start()
-        self._at_end = at_end(self.close)
+        self._at_end = at_end(self.close, flush=self.save)
 
     # ---- hot path -----------------------------------------------------------------------------
     def begin_step(self) -> None:
@@ -143,6 +145,18 @@ class Session:
                 self.capture.end_step(step)
             except Exception as fault:
                 self._give_up(fault)
+
+    def range(self, name: str) -> Range | NullRange:
+        """Return the range of that name; on another thread than the loop's one that does nothing.
+
+        The steps are the loop's, so what other threads do in the meantime is not recorded.
+        """
+        if get_ident() != self.recorder.loop.thread_id:
+            return NullRange()
+        found = self._ranges.get(name)
+        if found is None:
+            found = self._ranges[name] = Range(self.recorder, name)
+        return found
 
     def log(self, values: Mapping[str, object]) -> None:
         """Log values of the open step, or of the last one when called between steps."""
@@ -246,17 +260,17 @@ class Session:
         if not self._open:
             return
         self._open = False
-        self._at_end.cancel()
-        self.recorder.close_all()
-        self.hooks.remove()
-        self.detector.stop()
-        if self.capture is not None:
-            self.capture.close()
-        self.metrics.close()
-        self.worker.close()
-        self._write_info()
-        self._save_state()
-        self.directory.close()
+        with self._at_end:  # a SIGTERM that comes meanwhile waits for the end of it
+            self.recorder.close_all()
+            self.hooks.remove()
+            self.detector.stop()
+            if self.capture is not None:
+                self.capture.close()
+            self.metrics.close()
+            self.worker.close()
+            self._write_info()
+            self._save_state()
+            self.directory.close()
 
     # ---- faults -------------------------------------------------------------------------------
     def _give_up(self, fault: Exception) -> None:
