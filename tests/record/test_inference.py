@@ -413,6 +413,18 @@ def nested(t: Tape) -> None:
         t.backward()
 
 
+def nested_by_its_second_caller(t: Tape) -> None:
+    def inner() -> None:
+        for _ in range(2):
+            t.backward()
+
+    for _ in range(2):
+        inner()
+    for _ in range(2):
+        inner()
+        t.backward()
+
+
 def unrolled(t: Tape) -> None:
     t.backward()
     t.backward()
@@ -457,6 +469,7 @@ DOUBTS = {
     skips_backwards: "1 turns of the loop at ",
     skips_outside_too: "",
     nested: "and also outside it in the loop at ",
+    nested_by_its_second_caller: "and also outside it in the loop at ",
     unrolled: "2 training backwards ran, in no loop",
     recursion: "3 training backwards ran, in no loop",
     recursion_with_loops: "runs inside itself (recursion)",

@@ -102,14 +102,16 @@ class StepInference:
         way, frame_ids = way_to(sys._getframe(1))
         on_way: list[LoopTurns] = []
         new: list[LoopTurns] = []
-        for at, loop in enumerate(way.loops):
+        for loop in way.loops:
             turns = self._loops.get(loop.region)
             if turns is None:
                 turns = self._loops[loop.region] = LoopTurns(loop.region)
-            if any(inner.region is loop.region for inner in way.loops[at + 1 :]):
+            if loop.repeated:
                 turns.recursive = True  # the innermost of its runs is the one that is followed
                 continue
-            turns.around.update(each.region for each in on_way)
+            if way not in turns.ways:
+                turns.ways.add(way)
+                turns.around.update(each.region for each in on_way)
             on_way.append(turns)
             if turns.event(kind, way, loop, frame_ids):
                 new.append(turns)

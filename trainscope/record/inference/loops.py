@@ -30,6 +30,8 @@ class LoopTurns:
         self.backward_here = False
         """This turn has run a training backward."""
         self.recursive = False
+        self.ways: set[Way] = set()
+        """Ways to events inside it, each seen once or more."""
         self.around: set[Region] = set()
         """Loops that it was seen inside of."""
         self._training_here = False

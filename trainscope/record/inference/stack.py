@@ -45,6 +45,8 @@ class LoopOnWay:
     depth: int
     resumable: bool
     """The frame is a generator's or a coroutine's: it can be left and come back to in mid-turn."""
+    repeated: bool
+    """The same loop runs again farther in: recursion."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,7 @@ class Way:
     """A loop may be hidden here: code that has a backward jump and no source, in words."""
 
 
-_ways: dict[tuple[int, ...], Way] = {}
+_ways: dict[tuple[object, ...], Way] = {}
 _MAX_WAYS = 20_000
 
 
@@ -67,33 +69,43 @@ def way_to(frame: FrameType | None) -> tuple[Way, tuple[int, ...]]:
     Two frames that both run have two identities; one that has ended may pass its on. No frame is
     kept: that would keep its tensors.
     """
-    key: list[int] = []
+    innermost = frame
+    key: list[object] = []
     frame_ids: list[int] = []
-    kept: list[FrameType] = []
+    look_up = _codes.get
+    add = key.append
+    add_id = frame_ids.append
     while frame is not None:
         code = frame.f_code
-        known = _codes.get(id(code))
-        if known is None:
-            known = _codes[id(code)] = _Code(code)
+        known = look_up(id(code)) or _first_seen(code)
         if not known.skipped:
-            key.append(id(code))
-            key.append(frame.f_lasti)
-            frame_ids.append(id(frame))
-            kept.append(frame)
+            add(known)
+            add(frame.f_lasti)
+            add_id(id(frame))
         frame = frame.f_back
     found = _ways.get(tuple(key))
     if found is None:
         if len(_ways) >= _MAX_WAYS:
             _ways.clear()
-        found = _ways[tuple(key)] = _build(kept[::-1])
+        found = _ways[tuple(key)] = _build(innermost)
     frame_ids.reverse()
     return found, tuple(frame_ids)
 
 
-def _build(frames: list[FrameType]) -> Way:
+def _first_seen(code: CodeType) -> _Code:
+    known = _codes[id(code)] = _Code(code)
+    return known
+
+
+def _build(frame: FrameType | None) -> Way:
+    frames: list[FrameType] = []
+    while frame is not None:
+        if not _codes[id(frame.f_code)].skipped:
+            frames.insert(0, frame)
+        frame = frame.f_back
     elements: list[Element] = []
-    loops: list[LoopOnWay] = []
     blind = None
+    found: list[tuple[Branch, int, int, bool]] = []
     for depth, frame in enumerate(frames):
         known = _codes[id(frame.f_code)]
         if depth:
@@ -108,10 +120,15 @@ def _build(frames: list[FrameType]) -> Way:
             blind = None  # a hidden loop farther out does not matter
         for branch in branches:
             if branch.in_turn:
-                loops.append(LoopOnWay(branch.region, len(elements), depth, known.resumable))
+                found.append((branch, len(elements), depth, known.resumable))
             elements.append(branch)
         elements.append(At(frame.f_lasti))
-    return Way(tuple(elements), tuple(loops), blind)
+    regions = [branch.region for branch, *_ in found]
+    loops = tuple(
+        LoopOnWay(branch.region, index, depth, resumable, branch.region in regions[at + 1 :])
+        for at, (branch, index, depth, resumable) in enumerate(found)
+    )
+    return Way(tuple(elements), loops, blind)
 
 
 # ---- one code object ------------------------------------------------------------------------
