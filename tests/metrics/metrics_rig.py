@@ -90,8 +90,9 @@ class LateBlock(CpuBlock):
         self.marked_rows: torch.Tensor | None = None
         self.fetched = 0
 
-    def note_write(self) -> None:
+    def note_write(self) -> bool:
         assert self.marked_rows is None, "written to before its copy has landed"
+        return True
 
     def mark(self) -> None:
         self.marked_rows = self.buffer.clone()

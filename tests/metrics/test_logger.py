@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 import warnings
 from collections.abc import Sequence
 
@@ -106,6 +107,19 @@ def test_a_device_far_behind_costs_records_not_time(late: type[LateBlock]) -> No
         rows = rig.close()
     expected = [(s, {"x": float(s % 1000)}) for s in range(total - 500)]
     assert rows == [*expected, (total, {"x": 5.0})]
+
+
+def test_a_device_many_flushes_behind_loses_nothing_while_rows_last(
+    late: type[LateBlock],
+) -> None:
+    with Rig(interval_s=0.002) as rig:
+        for step in range(300):
+            rig.logger.log(step, {"x": torch.tensor(float(step))})
+            rig.logger.end_step(step)
+            time.sleep(0.001)
+        assert rig.logger.state().dropped == 0
+        late.released = True
+        assert rig.close() == [(step, {"x": float(step)}) for step in range(300)]
 
 
 def test_closing_gives_up_on_a_device_that_hangs_and_says_what_is_lost(

@@ -45,6 +45,11 @@ class Delivery:
         """Return an empty generation, or None when all are on their way."""
         return self._free.popleft() if self._free else None
 
+    @property
+    def has_free(self) -> bool:
+        """Whether an empty generation is at hand."""
+        return bool(self._free)
+
     def hand_over(self, generation: Generation) -> None:
         """Queue a sealed generation."""
         self.handed_over += 1

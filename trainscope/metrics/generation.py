@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 
 from trainscope.metrics.lanes import RowBlock, make_block
-from trainscope.metrics.split import ROW_LIMIT, Groups
-from trainscope.metrics.values import row_kind
+from trainscope.metrics.split import ROW_LIMIT, Group, Source
+from trainscope.metrics.values import capturing, row_kind
 from trainscope.trace.metrics import MetricRecord
 
 __all__ = ["ENTRY_LIMIT", "Entry", "Generation"]
@@ -69,28 +69,31 @@ class Generation:
     def __init__(self) -> None:
         self.serial = 0
         self.entries: list[Entry] = []
-        self.by_source: dict[tuple[torch.device, torch.dtype], Rows] = {}
+        self.by_source: dict[Source, Rows] = {}
         """The rows for each device and source dtype met; several dtypes share rows."""
         self._rows: dict[tuple[torch.device, str], Rows] = {}
 
-    def copy(self, groups: Groups) -> tuple[Place, ...] | None:
-        """Enqueue one fused copy for each device and dtype; None when they do not fit any more."""
-        if not groups:
-            return ()
+    def copy(self, groups: list[Group]) -> tuple[Place, ...] | None:
+        """Enqueue one fused copy for each device and dtype; None when they do not fit any more.
+
+        Raises:
+            MetricError: the stream is being captured into a CUDA graph.
+        """
         places: list[Place] = []
         # the two calls of torch.no_grad(), which itself takes over a microsecond
         grad_was_on = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
         try:
-            for key, (names, tensors) in groups.items():
-                rows = self.by_source.get(key)
+            for source, names, tensors in groups:
+                rows = self.by_source.get(source)
                 if rows is None:
-                    rows = self._rows_for(key, names[0], tensors[0])
+                    rows = self._rows_for(source, names[0], tensors[0])
                 first = rows.used
                 if first + len(names) > ROW_LIMIT:
                     return None
-                rows.block.note_write()
-                if key[1] is torch.uint64:
+                if not rows.block.note_write():
+                    raise capturing(names[0])
+                if source[1] is torch.uint64:
                     tensors = [tensor.view(torch.int64) for tensor in tensors]
                 _foreach_copy_(rows.reserve(len(names)), tensors)
                 places.append((rows, first, names))
@@ -98,9 +101,7 @@ class Generation:
             torch._C._set_grad_enabled(grad_was_on)
         return tuple(places)
 
-    def _rows_for(
-        self, source: tuple[torch.device, torch.dtype], name: str, tensor: torch.Tensor
-    ) -> Rows:
+    def _rows_for(self, source: Source, name: str, tensor: torch.Tensor) -> Rows:
         key = source[0], row_kind(name, tensor)
         rows = self._rows.get(key)
         if rows is None:

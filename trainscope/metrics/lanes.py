@@ -24,8 +24,8 @@ class RowBlock(Protocol):
 
     buffer: torch.Tensor
 
-    def note_write(self) -> None:
-        """Remember on which stream rows are being written."""
+    def note_write(self) -> bool:
+        """Remember on which stream rows are being written; False when it is being captured."""
         ...
 
     def may_mark(self) -> bool:
@@ -67,8 +67,9 @@ class CpuBlock:
         signed = self._host.view(np.int64) if kind == "uint64" else self._host
         self.buffer = torch.from_numpy(signed)
 
-    def note_write(self) -> None:
+    def note_write(self) -> bool:
         """There are no streams."""
+        return True
 
     def may_mark(self) -> bool:
         """There is nothing to disturb."""
@@ -109,14 +110,18 @@ class CudaBlock:
         self._copied = torch.cuda.Event()
         self._fetched = False
 
-    def note_write(self) -> None:
-        """Remember the current stream; 0.1 µs when it is known already."""
+    def note_write(self) -> bool:
+        """Remember the current stream; 0.1 µs when it is the default one and known already."""
         raw = self._raw_stream(self._index)
+        # the default stream cannot be captured, and asking takes a microsecond
+        if raw != 0 and torch.cuda.is_current_stream_capturing():
+            return False
         if raw not in self._writers:
             stream = torch.cuda.current_stream(self._device)
             if raw != self._home:
                 stream.wait_event(self._made)
             self._writers[raw] = stream
+        return True
 
     def may_mark(self) -> bool:
         """Whether none of the writing streams is being captured into a CUDA graph."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from trainscope.errors import ConfigError, MetricError, NonFiniteError
+from trainscope.errors import ConfigError, NonFiniteError
 from trainscope.metrics.arrivals import Arrivals
 from trainscope.metrics.delivery import Delivery
 from trainscope.metrics.fork import drop_in_child
@@ -17,7 +17,8 @@ from trainscope.metrics.generation import ENTRY_LIMIT, Entry, Generation
 from trainscope.metrics.outlet import Outlet
 from trainscope.metrics.records import Sink, SinkContext
 from trainscope.metrics.reduce import Intervals, check_reduce
-from trainscope.metrics.split import split
+from trainscope.metrics.split import Splitter
+from trainscope.metrics.values import capturing
 from trainscope.metrics.warn import warn
 from trainscope.metrics.worker import Worker
 from trainscope.trace.metrics import MetricsState
@@ -79,7 +80,7 @@ class MetricsLogger:
         self._current = self._delivery.take_free()
         self._stop_on_nan = stop_on_nan
         self._stop: NonFiniteError | None = None
-        self._names: set[str] = set()
+        self._splitter = Splitter()
         self._logged = 0
         self._dropped = 0
         self._open = True
@@ -107,25 +108,21 @@ class MetricsLogger:
             self._raise_stop()
         if not values or not self._open:
             return
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-            raise MetricError(
-                f"log: a CUDA graph is being captured, so {next(iter(values))!r} has no value yet; "
-                f"log the graph's output after graph.replay()"
-            )
-        numbers, groups = split(values, self._names)
+        numbers, groups = self._splitter.split(values)
+        if not groups and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            raise capturing(next(iter(values)))
         with self._lock:
             self._logged += 1
-            entry_time_ns = time.time_ns()
+            now_ns = time.time_ns()
             while (generation := self._current or self._renew()) is not None:
                 serial = generation.serial
-                places = generation.copy(groups)
+                places = generation.copy(groups) if groups else ()
                 if places is None:
                     self._seal()
                     continue
                 # a signal handler that flushed in between has taken the rows away: once more
                 if generation is self._current and generation.serial == serial:
-                    entry = Entry(step, entry_time_ns, tuple(values), numbers, places)
-                    generation.entries.append(entry)
+                    generation.entries.append(Entry(step, now_ns, tuple(values), numbers, places))
                     break
             else:
                 self._dropped += 1
@@ -189,6 +186,8 @@ class MetricsLogger:
         now_s, wait_s = time.monotonic(), 0.9 * self._worker.interval_s
         if generation is None or not generation.entries or now_s - self._sealed_s < wait_s:
             return
+        if not self._delivery.has_free:
+            return  # the GPU is far behind: sealing now would leave no rows for the next call
         if not self._due:
             self._due_s = now_s
             self._due = True

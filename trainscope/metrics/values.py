@@ -11,7 +11,7 @@ import torch
 from trainscope.errors import MetricError
 from trainscope.trace.metrics import RESERVED_NAMES
 
-__all__ = ["ROW_DTYPES", "check_name", "host_number", "row_kind", "scalar"]
+__all__ = ["ROW_DTYPES", "capturing", "check_name", "host_number", "row_kind", "scalar"]
 
 ROW_DTYPES: dict[str, tuple[torch.dtype, Any]] = {
     "float32": (torch.float32, np.float32),
@@ -113,4 +113,12 @@ def _too_many(name: str, what: str, shape: tuple[int, ...]) -> MetricError:
     return MetricError(
         f"log: {name!r} is a {what} of shape {list(shape)}; a metric is one number: "
         f"log {name}.mean(), .sum() or another reduction of it"
+    )
+
+
+def capturing(name: str) -> MetricError:
+    """The error for a ``log`` call while a CUDA graph is being captured."""
+    return MetricError(
+        f"log: a CUDA graph is being captured, so {name!r} has no value yet; "
+        f"log the graph's output after graph.replay()"
     )
