@@ -190,19 +190,18 @@ def upper_bound(ratios: list[float], draws: int = 10_000) -> float:
 
 
 def measure(name: str, pairs: int, steps: int) -> dict[str, object]:
-    """Paired times of one variant and the bare loop."""
-    with bare() as alone, VARIANTS[name]() as watched:
-        for loop in (alone, watched):
-            loop(max(steps // 4, 5))
-        ratios, alone_us, watched_us = [], [], []
-        for pair in range(pairs):
-            order = [("alone", alone), ("watched", watched)]
-            if pair % 2:
-                order.reverse()
-            times = {who: step_us(loop, steps) for who, loop in order}
-            ratios.append(times["watched"] / times["alone"])
-            alone_us.append(times["alone"])
-            watched_us.append(times["watched"])
+    """Paired times of one variant and the bare loop; each is set up alone, then warmed up."""
+    ratios, alone_us, watched_us = [], [], []
+    for pair in range(pairs):
+        times = {}
+        order = [("alone", "bare"), ("watched", name)]
+        for slot, variant in order if pair % 2 else reversed(order):
+            with VARIANTS[variant]() as loop:
+                loop(max(steps // 10, 5))
+                times[slot] = step_us(loop, steps)
+        ratios.append(times["watched"] / times["alone"])
+        alone_us.append(times["alone"])
+        watched_us.append(times["watched"])
     return {
         "bare_us": statistics.median(alone_us),
         "with_us": statistics.median(watched_us),
