@@ -87,6 +87,8 @@ class Generation:
             for source, names, tensors in groups:
                 rows = self.by_source.get(source)
                 if rows is None:
+                    if source[0].type == "cuda" and torch.cuda.is_current_stream_capturing():
+                        raise capturing(names[0])  # making rows now would break the capture
                     rows = self._rows_for(source, names[0], tensors[0])
                 first = rows.used
                 if first + len(names) > ROW_LIMIT:
