@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 DDP = """
-    import os, sys
+    import sys, time
     import torch
     import torch.distributed as dist
 
@@ -34,6 +34,7 @@ DDP = """
         dist.all_gather(weights, model.module.weight.detach())
         if dist.get_rank() == 0:
             print("equal", torch.equal(*weights), "argv", sys.argv[1:])
+        time.sleep(0.5)  # gloo's thread lets go of the tensors, else the destructors may deadlock
         dist.destroy_process_group()
 
     if __name__ == "__main__":
