@@ -99,14 +99,15 @@ def test_a_scope_of_the_programs_own_takes_over(tmp_path: Path) -> None:
         import torch
         import trainscope as ts
         model = torch.nn.Linear(2, 1)
-        with ts.Scope("mine", sync="off") as scope:
+        with ts.Scope("mine") as scope:
             scope.wrap(model)
             for x in scope.steps(torch.randn(3, 4, 2)):
                 model(x).sum().backward()
-        print(scope.report().steps.count)
+        report = scope.report()
+        print(report.steps.count, report.run.dry_run)
         """,
     )
-    ours = under_run("--active", "0", "train.py", cwd=tmp_path)
-    assert (ours.status, ours.out) == (0, "3\n"), ours.err
+    ours = under_run("--dry-run", "--active", "0", "train.py", cwd=tmp_path)
+    assert (ours.status, ours.out) == (0, "3 True\n"), ours.err
     assert "the program makes its own trainscope.Scope, so that one records" in ours.err
     assert "the files are in" not in ours.err

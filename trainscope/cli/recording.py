@@ -67,7 +67,7 @@ class Recording:
         )
         recorder.on_event = self._on_event
         session.hooks.add_everything()
-        stand_in.offer(self._step_aside)
+        stand_in.offer(self._step_aside, dry_run=session.settings.dry_run)
 
     def _on_event(self, kind: str) -> None:
         session, inference = self._session, self._inference

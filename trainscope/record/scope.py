@@ -80,8 +80,9 @@ class Scope:
             start_step=start_step,
         )
         self.enabled = enabled and os.environ.get("TRAINSCOPE_DISABLED", "") in ("", "0")
-        if self.enabled:
-            stand_in.step_aside()  # under `trainscope run` the program's own scope is the one
+        # under `trainscope run` the program's own scope is the one, dry if that was a dry run
+        if self.enabled and stand_in.step_aside():
+            settings = settings.model_copy(update={"dry_run": True})
         self._session = Session(settings, sinks) if self.enabled else None
 
     # ---- around the loop ----------------------------------------------------------------------
