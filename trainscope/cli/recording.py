@@ -54,7 +54,7 @@ class Recording:
         recorder = session.recorder
 
         def drop() -> None:
-            recorder.end_step(keep=False)
+            session.drop_step()
             if not recorder.steps_done:
                 recorder.loop.started = False  # what follows is still set-up
 

@@ -105,7 +105,9 @@ class Scope:
         if session is None:
             return loader
         session.counted_by = "scope.steps"
-        return Steps(loader, session.recorder, session.begin_step, session.end_step)
+        return Steps(
+            loader, session.recorder, session.begin_step, session.end_step, session.drop_step
+        )
 
     def step(self) -> StepRange | NullRange:
         """``with scope.step():`` one step of a loop that has no loader."""

@@ -146,6 +146,12 @@ class Session:
             except Exception as fault:
                 self._give_up(fault)
 
+    def drop_step(self) -> None:
+        """Forget the open step: the loader had no batch for it. The next one takes its number."""
+        if self._open:
+            self.recorder.end_step(keep=False)
+            self.detector.drop_step()
+
     def range(self, name: str) -> Range | NullRange:
         """Return the range of that name; on another thread than the loop's one that does nothing.
 

@@ -25,11 +25,13 @@ class Steps(Generic[Batch]):
         recorder: Recorder,
         begin: Callable[[], None],
         end: Callable[[], None],
+        drop: Callable[[], None],
     ) -> None:
         self._loader = loader
         self._recorder = recorder
         self._begin = begin
         self._end = end
+        self._drop = drop
 
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]  # a loader without one says so itself
@@ -44,7 +46,7 @@ class Steps(Generic[Batch]):
             try:
                 batch = next(batches)
             except StopIteration:
-                recorder.end_step(keep=False)
+                self._drop()
                 return
             except BaseException:
                 self._end()

@@ -89,6 +89,10 @@ class SyncDetector:
         if self._started:
             self._steps.begin(step, self._hidden())
 
+    def drop_step(self) -> None:
+        """Forget the step that was begun last: there was nothing in it."""
+        self._steps.running = None
+
     def _live(self) -> Live | None:
         source = self._installation.source
         return source if isinstance(source, Live) else None

@@ -42,6 +42,7 @@ class TorchWindow:
             record_shapes=True,
             with_stack=with_stack,
             experimental_config=self._config,
+            acc_events=True,  # one recording each: nothing to clear, and nothing to warn about
         )
 
     @property
