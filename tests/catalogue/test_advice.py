@@ -30,6 +30,11 @@ PIN = (
 TO_PINNED = "copy into a pinned tensor with non_blocking=True, and read it after an event"
 WHERE = "keep the mask: torch.where(mask, x, other), or a masked sum and mean"
 ASSIGN = "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number)"
+FILL = (
+    "fill on the GPU, without a copy: x.index_fill_(0, index, number), masked_fill_ or "
+    "torch.where, and x[i:i+1] = number for one element; or store a tensor made there once"
+)
+FULL = "torch.full((), value, device=device) fills it on the GPU, without a copy"
 KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound"
 
 
@@ -67,8 +72,11 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("h2d-list", "d = x[[1, 2, 3]]", "make the index a GPU tensor once, before the loop"),
         ("h2d-list", "b = torch.tensor([1, 2, 3], device=dev)", "make the tensor once, before the "
          "loop, or copy it from pinned memory"),
-        ("h2d-scalar", "a = torch.tensor(h, device=dev)", "torch.full((), value, device=device) "
-         "fills it on the GPU, without a copy"),
+        ("h2d-scalar", "a = torch.tensor(h, device=dev)", FULL),
+        ("h2d-scalar", 'state["lr"] = torch.tensor(h, device=dev)', FULL),
+        ("h2d-scalar", "logits.detach()[classes[:1]] = 0.0", FILL),
+        ("h2d-scalar", "x[0] = 1.0  # the first", FILL),
+        ("h2d-scalar", "x.index_put_((i,), zero)", FILL),
         ("nonzero", "a = x[m]", WHERE),
         ("nonzero", "y[m] = a * 2", ASSIGN),
         ("nonzero", "if (x[m] == 2).all(): pass", WHERE),

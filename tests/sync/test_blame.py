@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from trainscope.sync import blame as module
-from trainscope.sync.blame import blame, is_user_file, library_frame
+from trainscope.sync.blame import blame, is_user_file, library_frame, working_frame
 
 STDLIB = sysconfig.get_paths()["stdlib"]
 PURELIB = sysconfig.get_paths()["purelib"]
@@ -84,6 +84,53 @@ def test_our_own_frames_are_never_via() -> None:
     blamed = blame(build(["/u/main.py", LIBRARY, ours]))
     assert blamed.via is not None
     assert library_frame(*blamed.via) == "somewhere.module:2 f1"
+
+
+TORCH = os.path.dirname(torch.__file__)
+PLUMBING = [
+    "_compile.py", "_dynamo/eval_frame.py", "_functorch/_aot_autograd/runtime_wrappers.py",
+    "_inductor/output_code.py", "_jit_internal.py", "_library/custom_ops.py", "_ops.py",
+    "amp/autocast_mode.py", "autograd/function.py", "fx/graph_module.py", "overrides.py",
+    "utils/_contextlib.py", "utils/_device.py", "utils/_python_dispatch.py",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plumbing", PLUMBING)
+def test_plumbing_is_never_via(plumbing: str) -> None:
+    assert os.path.exists(os.path.join(TORCH, plumbing))
+    files = ["nn/utils/clip_grad.py", plumbing, "_compile.py", "_dynamo/eval_frame.py"]
+    frame = build(["/u/train.py", *(os.path.join(TORCH, file) for file in files)])
+    blamed = blame(frame)
+    assert blamed.via is not None
+    assert library_frame(*blamed.via) == "torch.nn.utils.clip_grad:2 f3"
+    working = working_frame(frame)
+    assert working is not None
+    assert working.f_code.co_filename.endswith("clip_grad.py")
+
+
+@pytest.mark.parametrize("plumbing", [*PLUMBING, "<eval_with_key>.3", "/tmp/torchinductor_me/c.py"])
+def test_a_call_of_the_user_through_plumbing_alone_has_no_via(plumbing: str) -> None:
+    file = plumbing if plumbing.startswith("<") else os.path.join(TORCH, plumbing)
+    frame = build(["/u/train.py", file])
+    blamed = blame(frame)
+    assert blamed.user is working_frame(frame)
+    assert blamed.via is None
+
+
+def test_functions_of_a_useful_file_may_be_plumbing() -> None:
+    tensor = os.path.join(TORCH, "_tensor.py")
+    source = "def {0}():\n    return sys._getframe(0)\nframe = {0}()"
+    found = {}
+    for name in ("__torch_function__", "__contains__"):
+        names: dict[str, object] = {"sys": sys}
+        exec(compile(source.format(name), tensor, "exec"), names)
+        via = blame(names["frame"]).via  # type: ignore[arg-type]
+        found[name] = None if via is None else library_frame(*via)
+    # the module's own frame, between it and this test, is of the same file
+    assert found == {
+        "__torch_function__": "torch._tensor:3 <module>",
+        "__contains__": "torch._tensor:2 __contains__",
+    }
 
 
 def test_a_thread_of_a_library_alone_is_blamed_on_its_innermost_frame(

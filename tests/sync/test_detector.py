@@ -198,15 +198,16 @@ def test_a_hook_in_backward_is_kept_under_backward() -> None:
 def test_waits_told_after_backward_belong_to_it() -> None:
     """torch tells the waits of C++ backward code when its engine has returned."""
     loop = LoopState()
-    source = "def _engine_run_backward(tell):\n    tell()\n"
+    engine = "def _engine_run_backward(tell):\n    tell()\n"
+    backward = "def backward(tell):\n    _engine_run_backward(tell)\n"
     names: dict[str, object] = {}
-    path = torch.autograd.graph.__file__
-    exec(compile(source, path, "exec"), names)
+    exec(compile(engine, torch.autograd.graph.__file__, "exec"), names)
+    exec(compile(backward, torch.autograd.__file__, "exec"), names)
     with live(loop=loop) as detector:
-        names["_engine_run_backward"](announce)  # type: ignore[operator]
+        names["backward"](announce)  # type: ignore[operator]
     (site,) = detector.sites()
     assert (site.phase, site.thread, site.file) == ("backward", "autograd", __file__)
-    assert site.via == "torch.autograd.graph:2 _engine_run_backward"
+    assert site.via == "torch.autograd:2 backward"
 
 
 def test_an_optimizer_s_read_of_a_tensor_is_an_implicit_one() -> None:

@@ -49,6 +49,10 @@ _BY_KIND = {
     "synchronize": "asked for: leave it out of the loop; to time a part, read CUDA events later",
     "empty_cache": "asked for: never in each step, for it also makes the next allocations slow",
 }
+_STORED_NUMBER = (
+    "fill on the GPU, without a copy: x.index_fill_(0, index, number), masked_fill_ or "
+    "torch.where, and x[i:i+1] = number for one element; or store a tensor made there once"
+)
 _SIZES = (
     ("repeat_interleave", "pass output_size=, if the total is known on the CPU"),
     ("one_hot", "pass num_classes="),
@@ -101,6 +105,8 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
         return _nonzero_advice(source)
     if kind == "size-readback":
         return next((what for name, what in _SIZES if name in source), _BY_KIND[kind])
+    if kind == "h2d-scalar" and _stores_number(source):
+        return _STORED_NUMBER
     if kind.startswith("h2d") and via is not None and via.startswith("torch.nn.modules.module"):
         return "move the module once, before the loop"
     if kind == "h2d-list" and "tensor(" not in source and "[" in source:
@@ -127,11 +133,23 @@ def _read_advice(kind: str, source: str, phase: str | None, during: str) -> str:
     return _BY_USE[use]
 
 
+def _stored(source: str) -> str | None:
+    """Return the text of what the line stores into a subscript, if it stores there."""
+    target, equals, value = source.partition("] = ")
+    return value if equals and "=" not in target else None
+
+
+def _stores_number(source: str) -> bool:
+    value = _stored(source)
+    if value is None:
+        return "index_put" in source
+    return "tensor(" not in value  # torch.tensor(7, device=…), kept in a dictionary
+
+
 def _nonzero_advice(source: str) -> str:
     for name, what in _INDICES:
         if name in source:
             return what
-    target, equals, _value = source.partition("] = ")
-    if equals and "=" not in target:
+    if _stored(source) is not None:
         return "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number)"
     return _BY_KIND["nonzero"]

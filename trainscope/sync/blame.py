@@ -10,12 +10,13 @@ from types import CodeType, FrameType
 
 import torch
 
-__all__ = ["Blame", "blame", "is_user_file"]
+__all__ = ["Blame", "blame", "is_user_file", "library_frame", "working_frame"]
 
 _PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 # Code that a library writes and compiles has such a name; all other <names> are the user's:
 # <stdin>, <string>, <ipython-input-…>.
 _GENERATED = ("<frozen ", "<eval_with_key>", "<__array_function__", "<attrs generated", "<torch_")
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INDUCTOR = f"{os.sep}torchinductor_"
 
 
@@ -48,11 +49,67 @@ def _roots() -> tuple[str, ...]:
     return _library_roots()
 
 
+# Frames of torch through which a call only passes on its way: they tell nobody what waited.
+_PASSING_FILES = (
+    "_compile.py", "_jit_internal.py", "_ops.py", "overrides.py", "amp/autocast_mode.py",
+    "autograd/function.py", "utils/_contextlib.py", "utils/_device.py",
+    "utils/_python_dispatch.py",
+)  # fmt: skip
+_PASSING_FOLDERS = (
+    "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_library", "_subclasses", "fx",
+)  # fmt: skip
+_PASSING_FUNCTIONS = {
+    "_tensor.py": frozenset({"__torch_function__", "_convert", "wrapped"}),
+    "autograd/graph.py": frozenset({"_engine_run_backward"}),
+    "nn/modules/module.py": frozenset({"_call_impl", "_wrapped_call_impl"}),
+}
+
+
+def _torch_file(filename: str) -> str | None:
+    """Return the path of a file of torch within its package, with slashes."""
+    for root in _torch_roots():
+        if filename.startswith(root):
+            return filename[len(root) :].replace(os.sep, "/")
+    return None
+
+
+@functools.lru_cache(maxsize=1)
+def _torch_roots() -> tuple[str, ...]:
+    folder = os.path.dirname(os.path.abspath(torch.__file__))
+    return tuple({folder + os.sep, os.path.realpath(folder) + os.sep})
+
+
+@functools.lru_cache(maxsize=4096)
+def _only_passes(filename: str, function: str) -> bool:
+    """Return whether a library's function is plumbing: not what did the work."""
+    if filename.startswith((*_GENERATED, _OURS)) or _INDUCTOR in filename:
+        return True
+    path = _torch_file(os.path.abspath(filename))
+    if path is None:
+        return False
+    if path in _PASSING_FILES or path.split("/")[0] in _PASSING_FOLDERS:
+        return True
+    return function in _PASSING_FUNCTIONS.get(path, ())
+
+
+def working_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame, from `frame` outwards, that is not plumbing."""
+    while frame is not None and _passes_on(frame.f_code):
+        frame = frame.f_back
+    return frame
+
+
+def _passes_on(code: CodeType) -> bool:
+    # equal code may come from different files, so code itself is no key of a cache
+    return _only_passes(code.co_filename, code.co_name)
+
+
 class Blame:
     """The frames of one wait: the user's, the one that called it, and the library's that waited.
 
     ``user`` is the innermost user frame, or, on a thread that runs no user code, the innermost
-    frame of all. ``caller`` and ``via`` are ``(code, line)``, or None.
+    frame that is not plumbing. ``caller`` and ``via`` are ``(code, line)``, or None; ``via`` is
+    the library function that did the work for the user, never the plumbing beneath it.
     """
 
     __slots__ = ("caller", "user", "via")
@@ -68,29 +125,25 @@ class Blame:
         self.via = via
 
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
 def blame(frame: FrameType | None) -> Blame:
     """Walk outwards from `frame`, the innermost one."""
-    innermost: FrameType | None = None
+    working: FrameType | None = None
     user = frame
     while user is not None:
-        filename = user.f_code.co_filename
-        if is_user_file(filename):
+        if is_user_file(user.f_code.co_filename):
             break
-        if innermost is None and not filename.startswith(_OURS):
-            innermost = user
+        if working is None and not _passes_on(user.f_code):
+            working = user
         user = user.f_back
     if user is None:
-        return Blame(innermost, None, None)
+        return Blame(working or frame, None, None)
     above = user.f_back
     while above is not None and not is_user_file(above.f_code.co_filename):
         above = above.f_back
     return Blame(
         user,
         None if above is None else (above.f_code, above.f_lineno),
-        None if innermost is None else (innermost.f_code, innermost.f_lineno),
+        None if working is None else (working.f_code, working.f_lineno),
     )
 
 

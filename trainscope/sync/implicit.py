@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import ast
-import dis
-import linecache
 from dataclasses import dataclass
-from itertools import islice
 from types import CodeType, FrameType
 
-from trainscope.sync.operands import (
-    destination_kind,
-    element_kind,
-    index_kind,
-    source_kind,
-    stored_kind,
-)
+from trainscope.sync.expression import source_at
+from trainscope.sync.operands import destination_kind, element_kind, source_kind
+from trainscope.sync.subscripts import read_kind, stored_kind
 
-__all__ = ["classify", "classify_line", "implicit_kind"]
+__all__ = ["classify", "classify_line", "implicit_kind", "named_kind"]
 
 _BY_CALL = {
     "allclose": "bool",
@@ -27,8 +20,6 @@ _BY_CALL = {
     "combinations": "size-readback",
     "cpu": "cpu",
     "equal": "bool",
-    "index_put": "nonzero",
-    "index_put_": "nonzero",
     "is_nonzero": "bool",
     "item": "item",
     "masked_select": "nonzero",
@@ -53,18 +44,18 @@ class Plan:
 
     kind: str | None
     role: str = ""
-    """``index``, ``element``, ``stored``, ``destination`` or ``source``: what `operand` is."""
+    """``read``, ``element``, ``stored``, ``destination`` or ``source``: what `operand` is."""
     operand: ast.expr | None = None
     value: ast.expr | None = None
     """What is stored, for ``stored``."""
 
     def at(self, frame: FrameType) -> str | None:
         """Return the kind in `frame`, or None when the expression does not tell."""
-        if self.role == "index" and self.operand is not None:
-            return index_kind(self.operand, frame)
+        if self.role == "read" and isinstance(self.operand, ast.Subscript):
+            return read_kind(self.operand, frame)
         if self.role == "element":
             return element_kind(self.operand, frame)
-        if self.role == "stored" and self.operand is not None:
+        if self.role == "stored" and isinstance(self.operand, ast.Subscript):
             return stored_kind(self.operand, self.value, frame)
         if self.role == "destination":
             return destination_kind(self.operand, frame)
@@ -73,7 +64,8 @@ class Plan:
         return self.kind
 
 
-_plans: dict[tuple[CodeType, int], Plan] = {}
+_plans: dict[tuple[str, CodeType, int], Plan] = {}
+"""By file too: code of equal text is equal, whichever file it comes from."""
 
 
 def implicit_kind(frame: FrameType, user: FrameType | None) -> str:
@@ -84,8 +76,17 @@ def implicit_kind(frame: FrameType, user: FrameType | None) -> str:
     return kind or _OTHER
 
 
+def named_kind(frame: FrameType, user: FrameType | None) -> str | None:
+    """Return the kind that the name of the function called at `frame` tells, if it tells one."""
+    for each in (frame, user):
+        plan = None if each is None else _plan(each)
+        if plan is not None and plan.kind is not None and not plan.role:
+            return plan.kind
+    return None
+
+
 def _plan(frame: FrameType) -> Plan:
-    key = (frame.f_code, frame.f_lasti)
+    key = (frame.f_code.co_filename, frame.f_code, frame.f_lasti)
     plan = _plans.get(key)
     if plan is None:
         if len(_plans) >= _CACHED:
@@ -95,69 +96,18 @@ def _plan(frame: FrameType) -> Plan:
 
 
 def _read_plan(frame: FrameType) -> Plan:
-    code, instruction = frame.f_code, frame.f_lasti
-    lines = linecache.getlines(code.co_filename, frame.f_globals)
-    place = _position(code, instruction)
-    if place is None:
-        line = frame.f_lineno or 0
-        return classify_line(lines[line - 1] if 0 < line <= len(lines) else "")
-    text = _segment(lines, place)
-    node = _parse(text)
-    if isinstance(node, ast.Subscript) and _stores(code, instruction):
-        return Plan("nonzero", "stored", node.slice, _stored_value(lines, place))
-    return classify(node)
-
-
-def _position(code: CodeType, instruction: int) -> tuple[int, int, int, int] | None:
-    """Return first line, last line, first column and end column of an instruction, if known."""
-    positions = getattr(code, "co_positions", None)  # Python 3.11
-    if positions is None or instruction < 0:
-        return None
-    found = next(islice(positions(), instruction // 2, None), (None,) * 4)
-    first, last, column, end = found
-    if first is None or last is None or column is None or end is None:
-        return None
-    return first, last, column, end
-
-
-def _segment(lines: list[str], place: tuple[int, int, int, int]) -> str:
-    first, last, column, end = place
-    if not 0 < first <= last <= len(lines):
-        return ""
-    taken = [line.encode() for line in lines[first - 1 : last]]  # columns count UTF-8 bytes
-    taken[-1] = taken[-1][:end]
-    taken[0] = taken[0][column:]
-    return b"".join(taken).decode(errors="replace")
-
-
-def _parse(text: str) -> ast.expr | None:
-    try:
-        return ast.parse(f"({text}\n)", mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
-
-
-def _stores(code: CodeType, instruction: int) -> bool:
-    return dis.opname[code.co_code[instruction]].startswith("STORE_SUBSCR")
-
-
-def _stored_value(lines: list[str], place: tuple[int, int, int, int]) -> ast.expr | None:
-    """Return what an assignment to the subscript at `place` stores, if its text shows it."""
-    first, _last, column, _end = place
-    for length in range(1, 9):
-        rest = b"".join(line.encode() for line in lines[first - 1 : first - 1 + length])
-        try:
-            statement = ast.parse(rest[column:].decode(errors="replace")).body[0]
-        except (SyntaxError, ValueError, IndexError):
-            continue
-        return statement.value if isinstance(statement, ast.Assign) else None
-    return None
+    line, running = source_at(frame)
+    if running is None:
+        return classify_line(line)
+    if isinstance(running.node, ast.Subscript) and running.stores:
+        return Plan("nonzero", "stored", running.node, running.stored)
+    return classify(running.node)
 
 
 def classify(node: ast.expr | None) -> Plan:
     """Return the plan for the expression of one instruction."""
     if isinstance(node, ast.Subscript):
-        return Plan("nonzero", "index", node.slice)
+        return Plan("nonzero", "read", node)
     if not isinstance(node, ast.Call):
         return Plan(None)
     function = node.func
@@ -168,6 +118,8 @@ def classify(node: ast.expr | None) -> Plan:
     else:
         return Plan(None)
     first = node.args[0] if node.args else None
+    if name.rstrip("_") == "index_put":
+        return _put(node, receiver)
     if name in _COPIES:
         return Plan("d2h", "destination" if name == "copy_" else "source", receiver)
     name = name.lstrip("_")
@@ -181,6 +133,21 @@ def classify(node: ast.expr | None) -> Plan:
         given = first or next((k.value for k in node.keywords if k.arg in ("data", "obj")), None)
         return Plan("h2d-pageable", "element", given)
     return Plan(None)
+
+
+def _put(call: ast.Call, receiver: ast.expr | None) -> Plan:
+    """Return the plan for ``x.index_put_(indices, values)`` or ``torch.index_put(x, …)``."""
+    given = list(call.args)
+    if isinstance(receiver, ast.Name) and receiver.id == "torch" and given:
+        receiver = given.pop(0)
+    named = {word.arg: word.value for word in call.keywords}
+    indices = given[0] if given else named.get("indices")
+    values = given[1] if len(given) > 1 else named.get("values")
+    if receiver is None or indices is None:
+        return Plan("nonzero")
+    if isinstance(indices, ast.List):
+        indices = ast.Tuple(indices.elts, ast.Load())
+    return Plan("nonzero", "stored", ast.Subscript(receiver, indices, ast.Store()), values)
 
 
 def classify_line(line: str) -> Plan:
@@ -201,8 +168,8 @@ def classify_line(line: str) -> Plan:
         if isinstance(node, ast.Subscript):
             if isinstance(node.ctx, ast.Store):
                 value = statement.value if isinstance(statement, ast.Assign) else None
-                return Plan("nonzero", "stored", node.slice, value)
-            return Plan("nonzero", "index", node.slice)
+                return Plan("nonzero", "stored", node, value)
+            return Plan("nonzero", "read", node)
     return Plan(None)
 
 

@@ -11,7 +11,7 @@ import torch
 
 from trainscope.sync import probes
 from trainscope.sync.armed import Armed
-from trainscope.sync.blame import blame
+from trainscope.sync.blame import blame, working_frame
 from trainscope.sync.cuda_present import cuda_present
 from trainscope.sync.implicit import implicit_kind
 from trainscope.sync.observer import Observer
@@ -97,9 +97,9 @@ class Live:
         if is_own():
             return
         try:
-            kind = "item-implicit"
-            if frame is not None:
-                kind = implicit_kind(frame, blame(frame).user)
+            kind, working = "item-implicit", working_frame(frame)
+            if working is not None:
+                kind = implicit_kind(working, blame(working).user)
         except Exception as fault:
             self._observer.fail(fault)
             return

@@ -109,7 +109,7 @@ PROGRAMS = {
         x[host]
         x[m] = 0.0
         x[m] = x[m]                               # WAITS nonzero 2
-        x[m] = torch.zeros((), device=device)     # WAITS item-implicit
+        x[m] = torch.zeros((), device=device)     # WAITS nonzero
         x.masked_fill(m, 0.0); x.masked_fill_(m, 1.0)
         x.masked_fill(m, x[0])                    # WAITS item-implicit
         torch.masked_select(x, m)                 # WAITS nonzero
@@ -120,7 +120,7 @@ PROGRAMS = {
         x[[0, 1]]                                 # WAITS h2d-list
         x[torch.tensor([0, 1])]                   # WAITS h2d-pageable
         x[torch.zeros(2, dtype=torch.long, device=device)]
-        x[m.sum() - m.sum()]
+        x[m.sum() - m.sum()]                      # WAITS index
         x[0], x[1:3], x[None], x[...], x[::2]
         x[[0, 1]] = 1.0                           # WAITS h2d-list, h2d-scalar
         host[[0, 1]], host[host]
@@ -142,9 +142,9 @@ PROGRAMS = {
         """,
     "implicit": """
         x = torch.ones(3, device=device); s = x.sum()
-        torch.equal(x, x)                         # WAITS item-implicit
-        torch.allclose(x, x)                      # WAITS item-implicit
-        torch.is_nonzero(s)                       # WAITS item-implicit
+        torch.equal(x, x)                         # WAITS bool
+        torch.allclose(x, x)                      # WAITS bool
+        torch.is_nonzero(s)                       # WAITS bool
         torch.add(x, x, alpha=s)                  # WAITS item-implicit
         torch.full((3,), s, device=device)        # WAITS item-implicit
         torch.arange(s, device=device)            # WAITS item-implicit

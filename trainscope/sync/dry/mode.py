@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
@@ -12,13 +11,14 @@ from torch import Tensor
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trainscope.sync.blame import blame, working_frame
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES, waits_of
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.implicit import named_kind
 
 __all__ = ["FollowMode", "enter", "leave"]
 
-_COMPILER_FRAMES = os.path.join("torch", "_dynamo", "eval_frame.py")
 _QUIET_IN_SUBSCRIPT = ("aten::_local_scalar_dense",)
 
 
@@ -57,7 +57,8 @@ class FollowMode(TorchDispatchMode):
         given: list[Tensor] = []
         _collect(args, given)
         _collect(list(kwargs.values()), given)
-        frame = _caller(sys._getframe(1))
+        caller = sys._getframe(1)  # older torch wraps a mode in frames of its own
+        frame = working_frame(caller) or caller
         place = watch.safely(lambda: self._before(func, args, kwargs, given, frame), None)
         result = func(*args, **kwargs)
         if place is not None and watch.live:
@@ -84,7 +85,10 @@ class FollowMode(TorchDispatchMode):
                     wait.kind == "h2d-pageable" or name in _QUIET_IN_SUBSCRIPT
                 ):
                     continue
-                watch.report(wait.kind, frame, count=wait.count)
+                kind = wait.kind
+                if name == "aten::_local_scalar_dense":  # composite operators end in it
+                    kind = named_kind(frame, blame(frame).user) or kind
+                watch.report(kind, frame, count=wait.count)
         places = [marks.raw(tensor) for tensor in given]
         if not watch.here.quiet and name != "aten::copy_" and not self._is_view(func):
             for tensor in given:
@@ -145,13 +149,6 @@ class FollowMode(TorchDispatchMode):
             writes = [alias.is_write for alias in aliases if alias is not None]
             known = self._traits[func] = (bool(writes) and not any(writes), any(writes))
         return known
-
-
-def _caller(frame: FrameType) -> FrameType:
-    """Return the frame that called the operator: older torch wraps a mode in one of its own."""
-    while frame.f_code.co_filename.endswith(_COMPILER_FRAMES) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
 
 
 def _collect(value: Any, into: list[Tensor]) -> None:

@@ -72,15 +72,12 @@ def _subscript(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]
         frame = sys._getframe(1)
 
         def judge() -> bool:
-            if not watch.marks.on_device(self):
-                return False
-            lists, arrays, scalars = _parts(key, watch)
-            if lists:
-                watch.report("h2d-list", frame, count=lists)
-            if arrays:
-                watch.report("h2d-pageable", frame, count=arrays)
-            number = bool(value) and not isinstance(value[0], Tensor)
-            return bool(lists or arrays or scalars or number)
+            kinds = _index_waits(key, watch, watch.marks.on_device(self))
+            for kind in kinds:
+                watch.report(kind, frame)
+            stored = value[0] if value else None
+            one = value and (not isinstance(stored, Tensor) or _is_one_on_host(stored, watch))
+            return bool(kinds or one)
 
         counted = int(watch.safely(judge, False))
         watch.here.indexing += counted
@@ -92,17 +89,27 @@ def _subscript(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]
     return subscript
 
 
-def _parts(key: Any, watch: Watch) -> tuple[int, int, int]:
-    """Return how many lists, arrays and one-number GPU tensors `key` has as indices.
+def _index_waits(key: Any, watch: Watch, into_device: bool) -> list[str]:
+    """Return the kinds of what a subscript waits for before anything is read or stored.
 
-    A one-number GPU tensor is turned into a gather there and read by nobody.
+    `into_device`: the tensor that is indexed stands for a GPU one.
     """
-    lists = arrays = scalars = 0
+    kinds: list[str] = []
+    on_device = watch.marks.on_device
     for part in key if isinstance(key, tuple) else (key,):
-        if isinstance(part, (list, tuple, range)):
-            lists += 1
-        elif isinstance(part, np.ndarray):
-            arrays += int(part.dtype != np.bool_)
-        elif isinstance(part, Tensor):
-            scalars += int(part.dim() == 0 and watch.marks.on_device(part))
-    return lists, arrays, scalars
+        is_mask = getattr(part, "dtype", None) in (torch.bool, torch.uint8, np.bool_)
+        if isinstance(part, Tensor) and part.dim() == 0:
+            # read to the host: as the number it is, or to see whether to take anything at all
+            if on_device(part):
+                kinds.append("nonzero" if is_mask else "index")
+        elif not into_device or is_mask:
+            continue  # a mask on the host becomes indices there, copied without a wait
+        elif isinstance(part, (list, tuple, range)):
+            kinds.append("h2d-list")
+        elif isinstance(part, np.ndarray) or (isinstance(part, Tensor) and not on_device(part)):
+            kinds.append("h2d-pageable")
+    return kinds
+
+
+def _is_one_on_host(value: Tensor, watch: Watch) -> bool:
+    return value.dim() == 0 and not watch.marks.on_device(value)

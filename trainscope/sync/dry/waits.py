@@ -37,8 +37,8 @@ _TABLE: Mapping[str, Wait] = {
     "aten::unique_dim_consecutive": _ONE_SIZE,
     # the least value is read to refuse negatives, the greatest to size the result
     "aten::bincount": Wait("size-readback", 2, "least and greatest value are read"),
-    "aten::equal": Wait("item-implicit", 1, "the answer is a Python bool"),
-    "aten::allclose": Wait("item-implicit", 1, "the answer is a Python bool"),
+    "aten::equal": Wait("bool", 1, "the answer is a Python bool"),
+    "aten::allclose": Wait("bool", 1, "the answer is a Python bool"),
     "aten::_local_scalar_dense": _ITEM,
     "aten::_linalg_check_errors": Wait("item-implicit", 1, "the error flag is read"),
 }
@@ -79,13 +79,17 @@ def _index(
 def _index_waits(indices: object, on_device: OnDevice) -> tuple[Wait, ...]:
     found: list[Wait] = []
     for index in _tensors(indices):
-        mask = index.dtype in (torch.bool, torch.uint8)
+        mask = _is_mask(index)
         if mask and on_device(index):
             found.append(_MASK)
         elif not mask and index.dim() > 0 and not on_device(index):
             # a mask on the host is turned into indices there and copied without a wait
             found.append(_INDEX)
     return tuple(found)
+
+
+def _is_mask(index: Tensor) -> bool:
+    return index.dtype in (torch.bool, torch.uint8)
 
 
 def _index_put(
@@ -98,11 +102,12 @@ def _index_put(
     if not isinstance(value, Tensor):
         return _index_waits(args[1], on_device)
     indices = _tensors(args[1])
-    masks = [index for index in indices if index.dtype in (torch.bool, torch.uint8)]
-    if len(masks) == 1 and len(indices) == 1 and value.numel() == 1 and not accumulate:
-        return (_FILL,) if on_device(value) else ()  # becomes a masked fill: no size is needed
+    from_host = value.numel() == 1 and not on_device(value)
+    under_one_mask = len(indices) == 1 and _is_mask(indices[0]) and on_device(indices[0])
+    if from_host and under_one_mask and not accumulate:
+        return ()  # becomes a masked fill with a number: no size is needed
     waits = _index_waits(indices, on_device)
-    return (*waits, _SCALAR) if value.dim() == 0 and not on_device(value) else waits
+    return (*waits, _SCALAR) if from_host and value.dim() == 0 else waits
 
 
 def _masked_fill(

@@ -1,0 +1,60 @@
+"""The library function named beside a line is the one that worked for it, never plumbing."""
+
+from __future__ import annotations
+
+import runpy
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainscope.sync.detector import SyncDetector
+from trainscope.sync.dry.mode import FollowMode
+
+PROGRAM = """
+import copy, numpy, torch
+from torch.distributions import Normal
+x = torch.ones(4, device="cuda")
+p = torch.nn.Parameter(torch.ones(2, device="cuda")); p.grad = torch.ones_like(p)
+torch.nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)  # torch.nn.utils.clip_grad
+torch.unique(x)                                                    # torch.functional
+x.unique()                                                         # torch.functional
+1.0 in x                                                           # torch._tensor
+numpy.asarray(x)                                                   # torch._tensor
+Normal(x, x)                                                       # torch.distributions
+opt = torch.optim.SGD([p], lr=torch.ones((), device="cuda"), foreach=False)
+opt.step()                                                         # torch.optim.sgd
+torch.nn.Linear(2, 2).to("cuda")                                   # torch.nn.modules.module
+with torch.device("cuda"): x[x > 0]                                # None
+torch.ops.aten.nonzero(x)                                          # None
+torch.autocast("cpu")(lambda: x.nonzero())()                       # None
+x[x > 0]                                                           # None
+"""
+
+
+def expected() -> dict[int, str]:
+    lines = PROGRAM.lstrip("\n").splitlines()
+    return {at: line.split("# ")[1] for at, line in enumerate(lines, 1) if "# " in line}
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "wrapped by the compiler"])
+def test_via_is_the_function_that_worked(
+    wrapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if wrapped:  # as older torch does with every dispatch mode
+        ours = FollowMode.__torch_dispatch__
+        monkeypatch.setattr(FollowMode, "__torch_dispatch__", torch._disable_dynamo(ours))
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(PROGRAM).lstrip("\n"))
+    with SyncDetector(dry_run=True) as detector:
+        runpy.run_path(str(path))
+    found: dict[int, set[str]] = {}
+    for site in detector.sites():
+        module = str(site.via).split(":")[0]
+        found.setdefault(site.line, set()).add(module)
+    assert {line: {name} for line, name in expected().items()} == {
+        line: {next((n for n in expected().values() if m.startswith(n)), m) for m in modules}
+        for line, modules in found.items()
+        if line in expected()
+    }
