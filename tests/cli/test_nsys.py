@@ -182,6 +182,14 @@ def test_an_nsys_that_is_killed_shows_as_a_shell_shows_it(
     assert "nsys wrote no runs/t/nsys-rank0.nsys-rep" in done.stderr
 
 
+def test_an_nsys_without_its_importer_is_told(tmp_path: Path, fake_nsys: dict[str, str]) -> None:
+    (tmp_path / "train.py").write_text("")
+    tool = Path(fake_nsys["NSYS"])
+    tool.write_text(tool.read_text().replace("$report.nsys-rep", "$report.qdstrm"))
+    done = trainscope("--active", "4", "train.py", cwd=tmp_path, environ=fake_nsys)
+    assert "nsys wrote only its raw record, runs/train/nsys-rank0.qdstrm" in done.stderr
+
+
 def test_a_window_that_never_began_is_told(tmp_path: Path, fake_nsys: dict[str, str]) -> None:
     environ = {**fake_nsys, "FAKE_WRITES_NOTHING": "1"}
     done = trainscope("--wait=9", "t.py", cwd=tmp_path, environ=environ)

@@ -166,6 +166,12 @@ def _say_where(plan: NsysPlan) -> None:
     report = plan.report.with_name(f"{plan.report.name}.nsys-rep")
     if report.is_file():
         _tell(f"the timeline is in {report}; open it with: nsys-ui {shlex.quote(str(report))}")
+    elif (raw := report.with_suffix(".qdstrm")).is_file():
+        _tell(
+            f"nsys wrote only its raw record, {raw}: the importer that makes a report of it is "
+            "not beside this nsys. Copy it to a machine with a whole Nsight Systems of the same "
+            "version and run QdstrmImporter there"
+        )
     elif plan.window is not None:
         steps = " ".join(f"--{name} {count}" for name, count in plan.window.items())
         _tell(
