@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,13 @@ def test_the_unwrapped_lines_of_the_readme_are_a_plain_loop() -> None:
     lines = block("example: wrap").splitlines()
     plain = [line for line in lines if "# +" not in line and "scope" not in line]
     assert not any("ts." in line for line in plain[1:])
+
+
+def test_the_figures_are_those_of_the_result_files() -> None:
+    sys.path.insert(0, str(README.parent / "tests" / "bench"))
+    from readme_figures import with_figures
+
+    assert README.read_text() == with_figures(README.read_text())
 
 
 @pytest.mark.parametrize("mark", ["command: main", "command: test"])

@@ -63,13 +63,38 @@ def main() -> None:
                         pass
                 scope.log(loss=loss, norm=loss, lr=1e-3, batch=64)
 
+        one_dtype = {f"m{i}": torch.full((), float(i), device=DEVICE) for i in range(4)}
+        mixed = {
+            "x0": loss,
+            "x1": loss.bfloat16(),
+            "x2": loss.long(),
+            "x3": loss.double(),
+        }
+        slots, sources = list(torch.zeros(4, device=DEVICE).unbind()), list(one_dtype.values())
+
+        def log_one_dtype() -> None:
+            scope.log(one_dtype)
+
+        def log_mixed() -> None:
+            scope.log(mixed)
+
+        def copy_alone() -> None:
+            torch._foreach_copy_(slots, sources)
+
         def item() -> None:
             loss.item()
 
+        with scope.step():  # the views into the rows are made once
+            for _ in range(6000):
+                log_one_dtype()
+                log_mixed()
         rows = {
             "a range, no tool attached": per_call_us(one_range, 2000),
             "a step: five ranges, detector, four numbers": per_call_us(step_with_numbers, 200),
             "the same, two of them GPU tensors": per_call_us(step_with_tensors, 200),
+            "log of four GPU tensors, one dtype": per_call_us(log_one_dtype, 200),
+            "log of four GPU tensors, four dtypes": per_call_us(log_mixed, 200),
+            "one fused copy of four tensors, the floor": per_call_us(copy_alone, 200),
             "a recorded .item(), GPU idle": per_call_us(item, 200),
         }
     rows["a bare .item(), GPU idle"] = per_call_us(item, 200)
