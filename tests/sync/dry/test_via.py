@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-import torch
+from torch._compile import _disable_dynamo
 
 from trainscope.sync.detector import SyncDetector
 from trainscope.sync.dry.mode import FollowMode
@@ -22,7 +22,7 @@ torch.unique(x)                                                    # torch.funct
 x.unique()                                                         # torch.functional
 1.0 in x                                                           # torch._tensor
 numpy.asarray(x)                                                   # torch._tensor
-Normal(x, x)                                                       # torch.distributions
+Normal(x, x, validate_args=True)                                  # torch.distributions
 opt = torch.optim.SGD([p], lr=torch.ones((), device="cuda"), foreach=False)
 opt.step()                                                         # torch.optim.sgd
 torch.nn.Linear(2, 2).to("cuda")                                   # torch.nn.modules.module
@@ -44,7 +44,7 @@ def test_via_is_the_function_that_worked(
 ) -> None:
     if wrapped:  # as older torch does with every dispatch mode
         ours = FollowMode.__torch_dispatch__
-        monkeypatch.setattr(FollowMode, "__torch_dispatch__", torch._disable_dynamo(ours))
+        monkeypatch.setattr(FollowMode, "__torch_dispatch__", _disable_dynamo(ours))
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(PROGRAM).lstrip("\n"))
     with SyncDetector(dry_run=True) as detector:
