@@ -16,18 +16,19 @@ ROOT = Path(trainscope.__file__).parent.parent
 # Layer: the layers it may import at module level. The root module itself is lazy and free.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "notice": set(),
     "catalogue": set(),
     "trace": {"errors"},
     "analysis": {"trace", "catalogue", "errors"},
     "report": {"analysis", "trace", "catalogue", "errors"},
     "api": {"report", "analysis", "trace"},
-    "sync": {"trace", "catalogue", "errors"},
-    "metrics": {"trace", "errors"},
-    "record": {"sync", "metrics", "trace", "catalogue", "errors"},
+    "sync": {"trace", "catalogue", "errors", "notice"},
+    "metrics": {"trace", "errors", "notice"},
+    "record": {"sync", "metrics", "trace", "catalogue", "errors", "notice"},
     "bench": {"errors"},
     "integrations": {"record", "sync", "metrics", "api", "report", "trace", "catalogue", "errors"},
     "cli": {
-        *("api", "report", "analysis", "trace", "catalogue", "errors"),
+        *("api", "report", "analysis", "trace", "catalogue", "errors", "notice"),
         *("record", "sync", "metrics", "bench", "integrations"),
     },
     "__main__": {"cli"},
@@ -35,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
 # Layer: the layers it may import inside a function as well.
 ALLOWED_LAZILY: dict[str, set[str]] = {"record": {"api"}}
 
-NO_TORCH = {"errors", "catalogue", "trace", "analysis", "report", "api", "__main__"}
+NO_TORCH = {"errors", "notice", "catalogue", "trace", "analysis", "report", "api", "__main__"}
 NO_TORCH_AT_IMPORT = (
     *("cli/main.py", "cli/report.py", "cli/nsys.py", "cli/doctor.py"),
     "record/schedule.py",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from trainscope.notice import say
 from trainscope.record.sigterm import Sigterm
 
 __all__ = ["Handle", "at_end"]
@@ -18,7 +18,7 @@ class Handle:
     """One recording that is to be closed at the end of the program.
 
     As a context manager around the closing itself: a SIGTERM that comes meanwhile takes effect
-    when the block is left, and the recording is off the list then.
+    when the block is left, and the recording is off the list then, unless it was interrupted.
     """
 
     def __init__(self, close: Callable[[], None], flush: Callable[[], None] | None) -> None:
@@ -44,8 +44,7 @@ class Handle:
         try:
             call()
         except Exception as fault:
-            if sys.stderr is not None:
-                print(f"trainscope: closing at the end failed: {fault!r}", file=sys.stderr)
+            say(f"trainscope: closing at the end failed: {fault!r}")
 
     def __enter__(self) -> Handle:
         _sigterm.hold()
@@ -58,7 +57,8 @@ class Handle:
         trace: TracebackType | None,
     ) -> None:
         held = _sigterm.release()
-        self.cancel()
+        if kind is None:  # else it was interrupted half way: the end of the program does the rest
+            self.cancel()
         if held:
             _sigterm.again()
 

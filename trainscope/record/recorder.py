@@ -10,7 +10,10 @@ from typing import Protocol
 
 from trainscope.sync.loop import LoopState
 
-__all__ = ["STEP_NAME", "Recorder", "Row", "TimelineDomain"]
+__all__ = [
+    *("MAX_NAMES", "MAX_NAME_LENGTH", "MAX_WAITING_ROWS", "OTHER_NAMES", "STEP_NAME"),
+    *("Recorder", "Row", "TimelineDomain"),
+]
 
 Row = tuple[int, int, int, int, int]
 """(step, name_id, depth, start_ns, end_ns); depth 0 is the step itself, step -1 is outside."""
@@ -18,6 +21,12 @@ Row = tuple[int, int, int, int, int]
 STEP_NAME = "step"
 MAX_WAITING_ROWS = 1 << 20
 """Rows that wait when nothing takes them away: about 200 MB; then they are dropped and counted."""
+MAX_NAMES = 1 << 14
+"""A range named anew in each step, by its file say, is no phase: what comes after so many names
+goes under one, and neither memory nor ``names.json`` grows with the run."""
+MAX_NAME_LENGTH = 200
+"""A longer name is cut; what is left tells it apart as far as a report can show."""
+OTHER_NAMES = "(other names)"
 
 
 class TimelineDomain(Protocol):
@@ -55,6 +64,8 @@ class Recorder:
         """Called with "forward", "backward" or "optimizer" before the hooks open such a range."""
         self.last_end_ns = 0
         """When the newest range ended."""
+        self.over = False
+        """Closed for good: nothing is recorded any more."""
         self.stack: list[tuple[int, int, int, TimelineDomain | None]] = []
         """The open ranges: step, name_id, start_ns, and the window that shows it."""
         self._keep = True
@@ -67,9 +78,14 @@ class Recorder:
 
     def name_id(self, name: str) -> int:
         """Return the number that rows carry for a name."""
-        found = self.names.get(name)
+        names = self.names
+        found = names.get(name)
         if found is None:
-            found = self.names[name] = len(self.names)
+            if len(name) > MAX_NAME_LENGTH:
+                name = f"{name[: MAX_NAME_LENGTH - 1]}…"
+            if len(names) >= MAX_NAMES and name not in names:
+                name = OTHER_NAMES
+            found = names.setdefault(name, len(names))
         return found
 
     @property
@@ -96,7 +112,7 @@ class Recorder:
     def open(self, name: str) -> int:
         """Open a range on the loop's thread; return the token that closes it (-1: not recorded)."""
         loop = self.loop
-        if get_ident() != loop.thread_id:
+        if get_ident() != loop.thread_id or self.over:
             return -1
         stack = self.stack
         name_id = self.name_id(name)
@@ -195,6 +211,23 @@ class Recorder:
         self.end_step()
         self.close(0)
         self.loop.finished = True
+        self._end()
+
+    def abandon(self) -> None:
+        """Forget the open ranges and the rows, which are the parent's, in a forked child."""
+        self.stack.clear()
+        self.rows.clear()
+        self.step = -1
+        self.loop.step = None
+        self.loop.phase = None
+        self.base = 0
+        self.phase_depth = -1
+        self._domain = self._window = self._step_window = None
+        self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self.shown = True  # so that a range that the program has kept asks `open`
 
     # ---- inside -------------------------------------------------------------------------------
     def take_rows(self) -> list[Row]:

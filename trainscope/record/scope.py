@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from trainscope.errors import ConfigError, TrainscopeError
+from trainscope.errors import ConfigError
 from trainscope.record.ranges import NullRange, Range, StepRange
 from trainscope.record.schedule import Schedule
 from trainscope.record.session import Session
@@ -69,7 +68,7 @@ class Scope:
         enabled: bool = True,
     ) -> None:
         settings = Settings.checked(
-            run_dir=Path(run_dir),
+            run_dir=run_dir,
             schedule=schedule,
             sync=sync,
             every=every,
@@ -185,10 +184,4 @@ class Scope:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            self.close()
-        except TrainscopeError as ours:
-            if error is None:
-                raise
-            # the user's exception is the one to see
-            warnings.warn(f"trainscope could not close cleanly: {ours}", stacklevel=2)
+        self.close()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 import time
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
@@ -14,25 +11,27 @@ from typing import TYPE_CHECKING
 
 import torch
 
-import trainscope
-from trainscope.errors import TrainscopeError
+from trainscope.errors import ConfigError, TrainscopeError
+from trainscope.metrics.fork import drop_in_child
 from trainscope.metrics.logger import MetricsLogger
 from trainscope.metrics.sinks import Jsonl, SinkContext
 from trainscope.metrics.worker import Worker
+from trainscope.notice import say, warn
 from trainscope.record import nvtx
 from trainscope.record.annotations import ProfilerAnnotations
 from trainscope.record.capture import Capture
+from trainscope.record.closing import Closing
 from trainscope.record.exit import at_end
+from trainscope.record.facts import counts, run_info
 from trainscope.record.hooks import Hooks
 from trainscope.record.ranges import NullRange, Range
-from trainscope.record.recorder import Recorder
+from trainscope.record.recorder import MAX_NAME_LENGTH, MAX_NAMES, Recorder
+from trainscope.record.row_writer import RowWriter
 from trainscope.record.settings import Settings
 from trainscope.record.world import this_process
 from trainscope.sync.detector import SyncDetector
 from trainscope.sync.own import own_work
-from trainscope.trace.counts import Counts
 from trainscope.trace.run_dir import RunDirectory
-from trainscope.trace.run_info import RunInfo
 
 if TYPE_CHECKING:
     from trainscope.metrics.sinks import Sink
@@ -57,10 +56,9 @@ class Session:
             launch_id=world.launch_id,
         )
         if self.directory.moved_from is not None and world.rank == 0:
-            print(
+            say(
                 f"trainscope: {self.directory.moved_from} is in use, so this run goes to "
-                f"{self.directory.path}",
-                file=sys.stderr,
+                f"{self.directory.path}"
             )
         self.recorder = Recorder(domain=nvtx.open_domain())
         self.recorder.loop.h2d = partial(self.range, "h2d")
@@ -93,10 +91,13 @@ class Session:
         self._started = (time.time_ns(), perf_counter_ns())
         self._next_step = settings.start_step
         self._own_ns = 0
-        self._names_written = 0
+        self._rows = RowWriter(self.recorder, self.directory)
         self._syncs_saved_s = time.monotonic()
+        self._told: set[str] = set()
         self._open = True
+        self._closing = Closing(self._stages())
         self._write_info()
+        drop_in_child(self)
         self.worker.add(self._save_new)
         self.worker.start()
         self.detector.start()
@@ -156,18 +157,30 @@ class Session:
         """Return the range of that name; on another thread than the loop's one that does nothing.
 
         The steps are the loop's, so what other threads do in the meantime is not recorded.
+        Raises ConfigError for a name that is no string.
         """
-        if get_ident() != self.recorder.loop.thread_id:
+        if get_ident() != self.recorder.loop.thread_id or not self._open:
             return NullRange()
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"a range's name must be a string, not {name!r:.80} ({type(name).__name__}); "
+                "write scope.range(str(…)) or a fixed name"
+            )
         found = self._ranges.get(name)
         if found is None:
-            found = self._ranges[name] = Range(self.recorder, name)
+            found = Range(self.recorder, name)
+            if len(self._ranges) < MAX_NAMES and len(name) <= MAX_NAME_LENGTH:
+                self._ranges[name] = found
         return found
 
     def log(self, values: Mapping[str, object]) -> None:
         """Log values of the open step, or of the last one when called between steps."""
         if not self._open:
-            self._warn_closed()
+            self._tell_once(
+                "closed",
+                "scope.log was called after scope.close(): the values are not logged",
+                stacklevel=4,
+            )
             return
         began_ns = perf_counter_ns()
         step = self.recorder.step
@@ -194,62 +207,33 @@ class Session:
 
     # ---- files --------------------------------------------------------------------------------
     def _write_info(self) -> None:
-        unix_ns, counter_ns = self._started
         self.directory.write_info(
-            RunInfo(
-                launch_id=self._world.launch_id,
-                world_size=self._world.size,
-                created_unix_ns=unix_ns,
-                perf_counter_ns=counter_ns,
-                # asking for the name would start CUDA in a process that has not yet
-                device=torch.cuda.get_device_name() if torch.cuda.is_initialized() else None,
-                torch=torch.__version__,
-                trainscope=trainscope.__version__,
-                python=platform.python_version(),
-                platform=platform.platform(),
-                argv=sys.argv,
-                dry_run=self.settings.dry_run,
-                counted_by=self.counted_by,
-                settings=self.settings.model_dump(mode="json", exclude={"schedule"}),
-                schedule=(
-                    None
-                    if self.settings.schedule is None
-                    else self.settings.schedule.model_dump(mode="json")
-                ),
-            )
+            run_info(self.settings, self._world, self._started, self.counted_by)
         )
 
     def _save_new(self) -> None:
         """On the worker: append the finished ranges, now and then replace the syncs."""
-        rows = self.recorder.take_rows()
-        names = list(self.recorder.names)
-        if len(names) > self._names_written:
-            self.directory.write_names(names)
-            self._names_written = len(names)
-        if rows:
-            self.directory.append_rows(rows)
-        if time.monotonic() - self._syncs_saved_s > SAVE_SYNCS_EVERY_S:
-            self._save_state()
+        try:
+            self._rows.write()
+            if time.monotonic() - self._syncs_saved_s > SAVE_SYNCS_EVERY_S:
+                self._save_state()
+        except OSError as fault:
+            self._not_saved(fault)
 
     def _save_state(self) -> None:
         self._syncs_saved_s = time.monotonic()
-        directory = self.directory
+        directory, hooks = self.directory, self.hooks
         directory.write_syncs(self.detector.sites(), self.detector.state())
         directory.write_json("metrics.json", self.metrics.state())
         if self.capture is not None:
             directory.write_json("captures.json", self.capture.state())
-        recorder = self.recorder
-        directory.write_json(
-            "counts.json",
-            Counts(
-                optimizer_steps=recorder.optimizer_steps if self.hooks.watches_optimizers else None,
-                forwards=recorder.forwards,
-                backwards=recorder.backwards,
-                range_cost_ns=_range_cost_ns(),
-                per_step_cost_ns=self._own_ns / max(recorder.steps_done, 1),
-                not_seen=list(self.hooks.not_seen()),
-            ),
+        counted = counts(
+            self.recorder,
+            self._own_ns,
+            hooks.not_seen(),
+            watches_optimizers=hooks.watches_optimizers,
         )
+        directory.write_json("counts.json", counted)
 
     def save(self) -> None:
         """Bring every file up to date, so that a report can be made now."""
@@ -257,57 +241,64 @@ class Session:
             return
         self.metrics.flush()
         self.worker.run_now()
-        self._write_info()
-        with own_work():
-            self._save_state()
+        try:
+            self._write_info()
+            with own_work():
+                self._save_state()
+        except OSError as fault:
+            self._not_saved(fault)
+
+    # ---- the end ------------------------------------------------------------------------------
+    def _stages(self) -> list[Callable[[], None]]:
+        return [
+            self.recorder.close_all,
+            self.hooks.remove,
+            self.detector.stop,
+            *([] if self.capture is None else [self.capture.close]),
+            self.metrics.close,
+            self.worker.close,
+            self._write_info,
+            self._save_state,
+            self.directory.close,
+        ]
 
     def close(self) -> None:
-        """End the recording: hooks out, everything written. Later calls do nothing."""
-        if not self._open:
-            return
+        """End the recording: hooks out, everything written; raises no ``Exception``.
+
+        Later calls do nothing, but one after a ``KeyboardInterrupt`` does what was left to do.
+        """
         self._open = False
-        with self._at_end:  # a SIGTERM that comes meanwhile waits for the end of it
-            self.recorder.close_all()
-            self.hooks.remove()
-            self.detector.stop()
-            if self.capture is not None:
-                self.capture.close()
-            self.metrics.close()
-            self.worker.close()
-            self._write_info()
-            self._save_state()
-            self.directory.close()
+        faults = self._closing.run(self._at_end)  # a SIGTERM meanwhile waits for the end of it
+        if self._rows.waiting:
+            faults.append(OSError(f"{self._rows.waiting} ranges were left"))
+        for fault in faults:
+            self._not_saved(fault)
+
+    def drop_after_fork(self) -> None:
+        """In a forked child: record nothing, and leave the parent's files alone."""
+        self._open = False
+        self._closing.forget()
+        self.recorder.abandon()
 
     # ---- faults -------------------------------------------------------------------------------
     def _give_up(self, fault: Exception) -> None:
         """A fault of ours ends the recording with one warning; the training goes on."""
-        warnings.warn(
+        warn(
             f"trainscope stopped recording because of a fault of its own "
             f"({type(fault).__name__}: {fault}); the training goes on. "
             f"What was recorded is in {self.directory.path}",
-            RuntimeWarning,
             stacklevel=4,
         )
-        try:
-            self.close()
-        except Exception as second:
-            self._open = False
-            print(f"trainscope: closing failed as well: {second!r}", file=sys.stderr)
+        self.close()
 
-    def _warn_closed(self) -> None:
-        warnings.warn(
-            "scope.log was called after scope.close(): the values are not logged",
-            RuntimeWarning,
-            stacklevel=4,
+    def _not_saved(self, fault: Exception) -> None:
+        self._tell_once(
+            "not saved",
+            f"trainscope could not write all of the recording to {self.directory.path} "
+            f"({type(fault).__name__}: {fault}); the training goes on",
         )
 
-
-def _range_cost_ns(ranges: int = 200) -> float:
-    """CPU time of one range with no tool attached, in nanoseconds, measured now."""
-    recorder = Recorder()
-    recorder.begin_step(0)
-    began_ns = perf_counter_ns()
-    for _ in range(ranges):
-        with Range(recorder, "cost"):
-            pass
-    return (perf_counter_ns() - began_ns) / ranges
+    def _tell_once(self, what: str, text: str, stacklevel: int = 2) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            warn(text, stacklevel=stacklevel + 1)

@@ -26,7 +26,7 @@ class Sigterm:
         self._previous: Any = None
         self._installed = False
         self._pipe: _Pipe | None = None
-        self._holding = False
+        self._holding = 0
         self._held = False
 
     def install(self) -> None:
@@ -56,11 +56,14 @@ class Sigterm:
 
     def hold(self) -> None:
         """Until ``release``, only remember that a SIGTERM came."""
-        self._holding = True
+        self._holding += 1
 
     def release(self) -> bool:
-        """End the holding; True when a SIGTERM came meanwhile."""
-        held, self._holding, self._held = self._held, False, False
+        """End one holding; True when a SIGTERM came meanwhile and nobody else is holding."""
+        self._holding = max(self._holding - 1, 0)
+        if self._holding:
+            return False
+        held, self._held = self._held, False
         return held
 
     def again(self) -> None:

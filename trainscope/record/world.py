@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,11 @@ class World:
     rank: int
     size: int
     launch_id: str
+    note: str | None = None
+    """What was wrong with the environment, for the report."""
+
+
+_MOST_RANKS = 1_000_000
 
 
 def this_process() -> World:
@@ -25,10 +31,11 @@ def this_process() -> World:
     env = os.environ
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        note = None
     else:
-        rank, size = int(env.get("RANK", "0")), int(env.get("WORLD_SIZE", "1"))
+        rank, size, note = _of_launcher(env)
     if size == 1:
-        return World(0, 1, uuid.uuid4().hex)
+        return World(0, 1, uuid.uuid4().hex, note)
     parts = [
         env.get("TORCHELASTIC_RUN_ID", "none"),
         env.get("TORCHELASTIC_RESTART_COUNT", "0"),
@@ -39,3 +46,18 @@ def this_process() -> World:
         # the launcher is our parent on this one host: tells two launches on one port apart
         parts.append(str(os.getppid()))
     return World(rank, size, "-".join(parts))
+
+
+def _of_launcher(env: Mapping[str, str]) -> tuple[int, int, str | None]:
+    """Rank, number of ranks and a note; alone where the variables are not a launcher's."""
+    rank, size = env.get("RANK", "0"), env.get("WORLD_SIZE", "1")
+    try:
+        found = int(rank), int(size)
+    except ValueError:
+        found = -1, -1
+    if found[1] == 1:  # some other program's RANK
+        return 0, 1, None
+    if 0 <= found[0] < found[1] <= _MOST_RANKS:
+        return *found, None
+    note = f"RANK={rank!r} and WORLD_SIZE={size!r} name no rank of a launch: taken for one process"
+    return 0, 1, note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -18,10 +19,13 @@ from trainscope.trace.ranges import ROW_BYTES, Row
 
 __all__ = ["RowFile", "jsonable", "write_json_file"]
 
+_calls = itertools.count()
+
 
 def write_json_file(path: Path, data: object) -> None:
     """Replace ``path`` at once with ``data`` as JSON; a reader sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # a name of its own for each call: threads write at once, and so does a signal handler
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_calls)}.tmp")
     try:
         temporary.write_text(
             json.dumps(jsonable(data), indent=1, allow_nan=False) + "\n", encoding="utf-8"

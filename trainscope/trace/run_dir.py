@@ -57,8 +57,8 @@ class RunDirectory:
     """What the report has to say about how this directory was chosen; goes into ``run.json``."""
     owner: bool = True
     """This rank writes ``run.json``."""
-    cwd: str = field(default_factory=lambda: os.path.abspath("."), compare=False)
-    """Where the program started: a report names files relative to it."""
+    cwd: str | None = field(default_factory=lambda: _working_directory(), compare=False)
+    """Where the program started: a report names files relative to it. None: it is deleted."""
     _rows: list[RowFile] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -82,7 +82,7 @@ class RunDirectory:
         and, where none appears, claim a directory ``path-rankN`` of their own and note it.
         Raises RunDirectoryError when ``path`` cannot be a directory of its own.
         """
-        asked = Path(os.path.abspath(path))
+        asked = _absolute(path)
         if rank == 0:
             taken = _claim(asked, launch_id, world_size)
             made = cls(taken, rank, launch_id, moved_from=None if taken == asked else asked)
@@ -139,6 +139,29 @@ class RunDirectory:
         self._rows.clear()
 
 
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    given = f"{os.fspath(path)!r:.200}"
+    try:
+        absolute = os.path.abspath(path)
+        os.fsencode(absolute)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{given} is relative to a working directory that is deleted; name an absolute path"
+        ) from error
+    except ValueError as error:
+        raise RunDirectoryError(f"{given} is no name for a directory: {error}") from error
+    if "\0" in absolute:
+        raise RunDirectoryError(f"{given} is no name for a directory: it holds a NUL")
+    return Path(absolute)
+
+
 def _siblings(asked: Path) -> Iterator[Path]:
     yield asked
     for number in itertools.count(2):
@@ -147,15 +170,17 @@ def _siblings(asked: Path) -> Iterator[Path]:
 
 def _claim(asked: Path, launch_id: str, world_size: int) -> Path:
     """The first of ``asked``, ``asked-2``, … that is empty, now holding our ``run.json``."""
-    if asked.exists() and not asked.is_dir():
-        raise RunDirectoryError(f"{asked} is a file; a run needs a directory: give another name")
-    if asked in (Path.cwd(), Path(asked.anchor)) and any(asked.iterdir()):
-        raise RunDirectoryError(
-            f"{asked} is not empty, and a numbered sibling of it would lie outside; "
-            "name a directory of its own, such as 'runs/mlp'"
-        )
     body = json.dumps({"schema_version": 1, "launch_id": launch_id, "world_size": world_size})
     try:
+        if asked.exists() and not asked.is_dir():
+            raise RunDirectoryError(
+                f"{asked} is a file; a run needs a directory: give another name"
+            )
+        if str(asked) in (_working_directory(), asked.anchor) and any(asked.iterdir()):
+            raise RunDirectoryError(
+                f"{asked} is not empty, and a numbered sibling of it would lie outside; "
+                "name a directory of its own, such as 'runs/mlp'"
+            )
         for path in _siblings(asked):
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 continue

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from trainscope.notice import warn
 from trainscope.record.capture.foreign import other_profiler
 from trainscope.record.capture.nsys_window import NsysWindow, under_nsys
 from trainscope.record.capture.one_window import OneWindow
@@ -234,7 +234,4 @@ class Capture:
                 self._windows += (remains,)
         self._lost(f"capturing stopped: {why}")
         text = f"trainscope stopped capturing ({why}); the training goes on and is still recorded"
-        try:
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-        except RuntimeWarning:  # the program turns warnings into errors; ours must not end it
-            print(text, file=sys.stderr)
+        warn(text, stacklevel=2)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
 import weakref
 from collections.abc import Callable
 from threading import get_ident
@@ -13,6 +11,7 @@ from typing import Protocol
 import torch
 from torch._guards import TracingContext
 
+from trainscope.notice import warn
 from trainscope.sync.loop import LoopState
 
 __all__ = ["LoopRanges", "RangeRecorder"]
@@ -114,10 +113,7 @@ class LoopRanges:
             "trainscope no longer records forward, backward and optimizer ranges, because of an "
             f"error of its own ({self.failure}); your loop goes on unchanged."
         )
-        try:
-            warnings.warn(text, RuntimeWarning, stacklevel=4)
-        except RuntimeWarning:  # under -W error a warning of ours would end the user's loop
-            print(text, file=sys.stderr)
+        warn(text, stacklevel=4)
 
 
 def _compiling() -> bool:

@@ -1,0 +1,53 @@
+"""Stages that are each done once, from wherever and however often they are asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from threading import get_ident
+
+__all__ = ["Closing"]
+
+_POLL_S = 0.001
+
+
+class Closing:
+    """Does ``stages`` in order; a stage that fails does not keep the next ones from being done."""
+
+    def __init__(self, stages: Sequence[Callable[[], None]]) -> None:
+        self._left = list(reversed(stages))
+        self._thread: int | None = None
+
+    def run(self, guard: AbstractContextManager[object]) -> list[Exception]:
+        """Do what is left, under ``guard``; return what went wrong.
+
+        A call on another thread waits for the one that is under way; one in the middle of it, by a
+        signal handler, does nothing. After a ``KeyboardInterrupt`` the next call does what is left,
+        beginning with the stage that was interrupted.
+        """
+        while self._thread not in (None, get_ident()):
+            time.sleep(_POLL_S)
+        if self._thread is not None or not self._left:
+            return []
+        self._thread = get_ident()
+        try:
+            with guard:
+                return self._do_what_is_left()
+        finally:
+            self._thread = None
+
+    def forget(self) -> None:
+        """Do nothing more, in a forked child: the stages are its parent's."""
+        self._left = []
+        self._thread = None
+
+    def _do_what_is_left(self) -> list[Exception]:
+        left, faults = self._left, []
+        while left:
+            try:
+                left[-1]()
+            except Exception as fault:
+                faults.append(fault)
+            left.pop()
+        return faults

@@ -1,0 +1,80 @@
+"""What a session knows of itself, as the contents of ``run.json`` and ``counts.json``."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable
+from time import perf_counter_ns
+
+import torch
+
+import trainscope
+from trainscope.record.ranges import Range
+from trainscope.record.recorder import Recorder
+from trainscope.record.settings import Settings
+from trainscope.record.world import World
+from trainscope.trace.counts import Counts
+from trainscope.trace.run_info import RunInfo
+
+__all__ = ["counts", "run_info"]
+
+
+def run_info(
+    settings: Settings, world: World, started: tuple[int, int], counted_by: str | None
+) -> RunInfo:
+    """Return what the run is; ``started`` is its beginning in Unix and in counter nanoseconds."""
+    unix_ns, counter_ns = started
+    return RunInfo(
+        launch_id=world.launch_id,
+        world_size=world.size,
+        created_unix_ns=unix_ns,
+        perf_counter_ns=counter_ns,
+        # asking for the name would start CUDA in a process that has not yet
+        device=torch.cuda.get_device_name() if torch.cuda.is_initialized() else None,
+        torch=torch.__version__,
+        trainscope=trainscope.__version__,
+        python=platform.python_version(),
+        platform=platform.platform(),
+        argv=_argv(),
+        dry_run=settings.dry_run,
+        counted_by=counted_by,
+        settings=settings.model_dump(mode="json", exclude={"schedule"}),
+        schedule=(None if settings.schedule is None else settings.schedule.model_dump(mode="json")),
+        notes=[] if world.note is None else [world.note],
+    )
+
+
+def counts(
+    recorder: Recorder, own_ns: int, not_seen: Iterable[str], *, watches_optimizers: bool
+) -> Counts:
+    """Return what was counted so far; ``own_ns`` is the CPU time of all but the ranges."""
+    dropped = recorder.rows_dropped
+    lost = [f"{dropped} ranges: more waited to be written than memory is kept for"]
+    return Counts(
+        optimizer_steps=recorder.optimizer_steps if watches_optimizers else None,
+        forwards=recorder.forwards,
+        backwards=recorder.backwards,
+        range_cost_ns=_range_cost_ns(),
+        per_step_cost_ns=own_ns / max(recorder.steps_done, 1),
+        not_seen=[*not_seen, *(lost if dropped else [])],
+    )
+
+
+def _argv() -> list[str]:
+    """``sys.argv`` as the program has left it: it may hold anything, and be gone."""
+    try:
+        return [str(each) for each in getattr(sys, "argv", ())]
+    except Exception:  # no list at all, or a thing whose __str__ fails
+        return []
+
+
+def _range_cost_ns(ranges: int = 200) -> float:
+    """CPU time of one range with no tool attached, in nanoseconds, measured now."""
+    recorder = Recorder()
+    recorder.begin_step(0)
+    began_ns = perf_counter_ns()
+    for _ in range(ranges):
+        with Range(recorder, "cost"):
+            pass
+    return (perf_counter_ns() - began_ns) / ranges
