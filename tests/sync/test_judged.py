@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,14 @@ RACE = {"verdict": "race", "kind": None, "count": 0}
 )
 def test_judging(source: str, row: dict[str, Any], sites: list, verdict: bool | None) -> None:
     assert passed(source, row, *(site(*each) for each in sites)) is verdict
+
+
+def test_the_truth_is_as_it_was_measured() -> None:
+    measured = Path(__file__).parents[3] / "shared" / "data" / "sync_cases"
+    if not measured.is_dir():
+        pytest.skip("the measured cases are not beside this checkout")
+    for path in measured.iterdir():
+        assert (CASES / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def test_every_case_is_there() -> None:

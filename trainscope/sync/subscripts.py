@@ -1,7 +1,8 @@
 """The kind of a wait at ``x[index]`` or ``x[index] = value``, by what can wait there at all.
 
 Silent on the GPU: reading by a GPU tensor of whole numbers; filling under one mask with a number;
-storing a GPU value by anything but a mask. So what waits tells much of what is not known.
+storing a GPU value by anything but a mask. (One GPU value under one mask is a fill as well, whose
+value is read.) So what waits tells much of what is not known.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from trainscope.sync.operands import UNKNOWN, called, is_number, on_device, valu
 __all__ = ["read_kind", "stored_kind"]
 
 _MASKS = (torch.bool, torch.uint8)
+_REDUCTIONS = frozenset({"amax", "amin", "max", "mean", "min", "norm", "prod", "std", "sum", "var"})
 
 
 def read_kind(read: ast.Subscript, frame: FrameType) -> str:
@@ -46,6 +48,8 @@ def stored_kind(target: ast.Subscript, stored: ast.expr | None, frame: FrameType
         return "h2d-scalar"
     if isinstance(value, torch.Tensor) and not value.is_cuda:
         return "h2d-pinned" if value.is_pinned() else "h2d-pageable"
+    if len(kinds) == 1 and kinds[0] in ("mask", "unknown") and _is_one(stored, value):
+        return "item-implicit"  # a fill under the mask, whose value is read
     if all(kind == "basic" for kind in kinds):
         if on_device(stored, frame):
             return "d2h"  # on one side nothing waits, so x is on the host
@@ -103,6 +107,20 @@ def _picks_one(part: ast.expr) -> bool:
 
 def _is_one_on_host(value: object) -> bool:
     return isinstance(value, torch.Tensor) and not value.is_cuda and value.dim() == 0
+
+
+def _is_one(stored: ast.expr | None, value: object) -> bool:
+    """Return whether one value is stored: known, or by its text (a size of ``()``, a reduction)."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1
+    if not isinstance(stored, ast.Call):
+        return False
+    first = stored.args[0] if stored.args else None
+    if called(stored) in _REDUCTIONS:
+        return not stored.args and not stored.keywords
+    if called(stored) == "tensor":
+        return isinstance(first, ast.Constant)
+    return isinstance(first, ast.Tuple) and not first.elts
 
 
 def _is_element(target: ast.Subscript, frame: FrameType) -> bool:

@@ -109,7 +109,7 @@ PROGRAMS = {
         x[host]
         x[m] = 0.0
         x[m] = x[m]                               # WAITS nonzero 2
-        x[m] = torch.zeros((), device=device)     # WAITS nonzero
+        x[m] = torch.zeros((), device=device)     # WAITS item-implicit
         x.masked_fill(m, 0.0); x.masked_fill_(m, 1.0)
         x.masked_fill(m, x[0])                    # WAITS item-implicit
         torch.masked_select(x, m)                 # WAITS nonzero

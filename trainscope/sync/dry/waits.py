@@ -104,8 +104,8 @@ def _index_put(
     indices = _tensors(args[1])
     from_host = value.numel() == 1 and not on_device(value)
     under_one_mask = len(indices) == 1 and _is_mask(indices[0]) and on_device(indices[0])
-    if from_host and under_one_mask and not accumulate:
-        return ()  # becomes a masked fill with a number: no size is needed
+    if value.numel() == 1 and under_one_mask and not accumulate:
+        return () if from_host else (_FILL,)  # becomes a masked fill: no size is needed
     waits = _index_waits(indices, on_device)
     return (*waits, _SCALAR) if from_host and value.dim() == 0 else waits
 
