@@ -46,18 +46,27 @@ def run_info(
 
 
 def counts(
-    recorder: Recorder, own_ns: int, not_seen: Iterable[str], *, watches_optimizers: bool
+    recorder: Recorder,
+    own_ns: int,
+    not_seen: Iterable[str],
+    *,
+    rows_refused: int,
+    watches_optimizers: bool,
 ) -> Counts:
-    """Return what was counted so far; ``own_ns`` is the CPU time of all but the ranges."""
-    dropped = recorder.rows_dropped
-    lost = [f"{dropped} ranges: more waited to be written than memory is kept for"]
+    """Return what was counted so far.
+
+    ``own_ns`` is the CPU time of all but the ranges, ``rows_refused`` how many of the recorder's
+    rows the disk has not taken.
+    """
+    lost = recorder.rows_dropped + rows_refused
+    unwritten = [f"{lost} ranges, steps among them, that the disk did not take in time"]
     return Counts(
         optimizer_steps=recorder.optimizer_steps if watches_optimizers else None,
         forwards=recorder.forwards,
         backwards=recorder.backwards,
         range_cost_ns=_range_cost_ns(),
         per_step_cost_ns=own_ns / max(recorder.steps_done, 1),
-        not_seen=[*not_seen, *(lost if dropped else [])],
+        not_seen=[*not_seen, *(unwritten if lost else [])],
     )
 
 

@@ -7,6 +7,9 @@ from trainscope.trace.run_dir import RunDirectory
 
 __all__ = ["RowWriter"]
 
+_ROWS_AT_ONCE = 512
+"""20 KiB, written whole or not at all: so much more fits on a disk that is nearly full."""
+
 
 class RowWriter:
     """Appends the finished ranges of a recorder to a run directory, on one thread at a time."""
@@ -16,11 +19,8 @@ class RowWriter:
         self._directory = directory
         self._names_written = 0
         self._waiting: list[Row] = []
-
-    @property
-    def waiting(self) -> int:
-        """How many ranges the disk has not taken yet."""
-        return len(self._waiting)
+        self.refused = 0
+        """How many ranges the disk did not take at the last try."""
 
     def write(self) -> None:
         """Write what is new, the names first.
@@ -33,10 +33,13 @@ class RowWriter:
         if len(waiting) > MAX_WAITING_ROWS:
             recorder.rows_dropped += len(waiting)
             waiting.clear()
-        names = list(recorder.names)
-        if len(names) > self._names_written:
-            self._directory.write_names(names)
-            self._names_written = len(names)
-        if waiting:
-            self._directory.append_rows(waiting)
-            waiting.clear()
+        try:
+            names = list(recorder.names)
+            if len(names) > self._names_written:
+                self._directory.write_names(names)
+                self._names_written = len(names)
+            while waiting:
+                self._directory.append_rows(waiting[:_ROWS_AT_ONCE])
+                del waiting[:_ROWS_AT_ONCE]
+        finally:
+            self.refused = len(waiting)

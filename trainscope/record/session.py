@@ -231,6 +231,7 @@ class Session:
             self.recorder,
             self._own_ns,
             hooks.not_seen(),
+            rows_refused=self._rows.refused,
             watches_optimizers=hooks.watches_optimizers,
         )
         directory.write_json("counts.json", counted)
@@ -269,8 +270,6 @@ class Session:
         """
         self._open = False
         faults = self._closing.run(self._at_end)  # a SIGTERM meanwhile waits for the end of it
-        if self._rows.waiting:
-            faults.append(OSError(f"{self._rows.waiting} ranges were left"))
         for fault in faults:
             self._not_saved(fault)
 

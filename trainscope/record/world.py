@@ -52,12 +52,12 @@ def _of_launcher(env: Mapping[str, str]) -> tuple[int, int, str | None]:
     """Rank, number of ranks and a note; alone where the variables are not a launcher's."""
     rank, size = env.get("RANK", "0"), env.get("WORLD_SIZE", "1")
     try:
-        found = int(rank), int(size)
+        number, count = int(rank), int(size)
     except ValueError:
-        found = -1, -1
-    if found[1] == 1:  # some other program's RANK
+        number, count = -1, -1
+    if count == 1:  # some other program's RANK
         return 0, 1, None
-    if 0 <= found[0] < found[1] <= _MOST_RANKS:
-        return *found, None
+    if 0 <= number < count <= _MOST_RANKS:
+        return number, count, None
     note = f"RANK={rank!r} and WORLD_SIZE={size!r} name no rank of a launch: taken for one process"
     return 0, 1, note

@@ -98,6 +98,7 @@ class TorchWindow:
             half_written = plain.with_name(f"{plain.name}.tmp")  # torch's own, where it failed
             for leftover in (plain, half_written, packed):
                 with suppress(FileNotFoundError, NotADirectoryError):
+                    os.truncate(leftover, 0)  # where it failed, torch keeps the file open
                     leftover.unlink()
         return path.stat().st_size
 
