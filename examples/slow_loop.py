@@ -51,7 +51,7 @@ def main() -> None:
         hits += (predicted.cpu() == labels[step]).sum()  # MISTAKE cpu
         classes = torch.unique(predicted)  # MISTAKE size-readback
         confident = confident + (logits.softmax(dim=1) > 0.9).sum()  # FINE
-        logits.detach()[classes[:1]] = 0.0  # FINE
+        logits.detach()[logits > 50.0] = 0.0  # FINE
         if classes is not None:  # FINE
             lines.append(f"{len(classes)} classes of shape {tuple(logits.shape)}")  # FINE
 

@@ -71,9 +71,15 @@ def test_the_ten_mistakes_are_found_and_none_is_invented(tmp_path: Path) -> None
     assert report["run"]["dry_run"] is not HAS_GPU
     assert report["steps"]["count"] == report["steps"]["optimizer_steps"] == 12
     in_steps = [site for site in report["syncs"] if site["during"] == "training"]
-    assert {(site["line"], site["kind"]) for site in in_steps} == marks
-    assert all(site["count"] == 12 for site in in_steps if site["kind"] != "h2d-pageable")
+    # each once in every turn, in the first one too
+    counted = {(site["line"], site["kind"]): site["count"] for site in in_steps}
+    assert counted == dict.fromkeys(marks, 12)
+    assert len(in_steps) == 10
+    assert {site["per_step"] for site in in_steps} == {1.0}
     assert all(site["advice"] for site in in_steps)
+    (before,) = [site for site in report["syncs"] if site["during"] == "setup"]
+    assert before["source"].endswith(".to(device)")
+    assert before["source"].startswith("model = ")
 
 
 def test_the_wandb_example_logs_every_step_offline(tmp_path: Path) -> None:

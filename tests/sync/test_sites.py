@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import sys
 import threading
+from typing import Any
 
 import pytest
 
 from trainscope.sync import sites as module
+from trainscope.sync.site_counts import SAMPLES
 from trainscope.sync.sites import Sites
 
 HERE = __file__
 
 
-def wait(sites: Sites, kind: str = "item", **given: object) -> bool:
+def wait(sites: Sites, kind: str = "item", **given: Any) -> bool:
     words = {"phase": "forward", "thread": "main", "during": "training", **given}
     return sites.record(kind, sys._getframe(1), **words)  # type: ignore[arg-type]
 
@@ -84,8 +86,8 @@ def test_the_sample_is_bounded_and_spans_the_whole_run() -> None:
     sites = Sites()
     for blocked_ns in range(100_000):
         wait(sites, blocked_ns=blocked_ns)
-    (record,) = sites._records.values()
-    assert len(record.samples) <= module.SAMPLES
+    (record,) = sites._counts.values()
+    assert len(record.samples) <= SAMPLES
     assert record.samples == list(range(0, 100_000, record.stride))
     (site,) = sites.snapshot()
     assert site.timed == 100_000
@@ -146,3 +148,103 @@ def test_code_that_dynamo_resumed_keeps_the_function_s_name() -> None:
     names["torch_dynamo_resume_in_train_at_12"](wait, sites)  # type: ignore[operator]
     (site,) = sites.snapshot()
     assert site.function == "train"
+
+
+# ---- a set-up that turns out to have held the first turn ----------------------------------------
+SETUP: dict[str, Any] = {"phase": None, "during": "setup"}
+
+
+def followed() -> tuple[Sites, list[str]]:
+    """A table that follows, and the place that it is told next: put one in before each wait."""
+    sites, places = Sites(), [""]
+    sites.follow(lambda frame: places[0])
+    return sites, places
+
+
+def test_what_is_claimed_is_training_s_and_the_rest_stays_set_up() -> None:
+    sites, places = followed()
+    for place, blocked_ns in (("before", 10), ("turn", 20), ("before", 30), ("turn", 60)):
+        places[0] = place
+        wait(sites, **SETUP, blocked_ns=blocked_ns)
+    (site,) = sites.snapshot()  # one site till it is known better
+    assert (site.during, site.count, site.blocked_ns_median) == ("setup", 4, 25)
+    sites.claim(lambda place: place == "turn")
+    assert [(s.during, s.count, s.timed, s.blocked_ns_total) for s in sites.snapshot()] == [
+        ("setup", 2, 2, 40),
+        ("training", 2, 2, 80),
+    ]
+
+
+def test_what_is_claimed_is_one_with_the_same_line_in_the_phase_of_later_turns() -> None:
+    sites, _places = followed()
+
+    def turn(**given: Any) -> None:
+        wait(sites, "h2d-pageable", **given)
+        wait(sites, "item", **given)
+
+    turn(**SETUP, blocked_ns=1)
+    sites.claim(lambda place: True)
+    assert [(s.kind, s.phase, s.count) for s in sites.snapshot()] == [
+        ("h2d-pageable", None, 1),
+        ("item", None, 1),
+    ]
+    for _ in range(11):
+        turn(phase="h2d", blocked_ns=5)
+    turn(phase="forward", blocked_ns=5)
+    assert [(s.phase, s.during, s.count, s.blocked_ns_total) for s in sites.snapshot()] == [
+        ("h2d", "training", 12, 56),
+        ("h2d", "training", 12, 56),
+        ("forward", "training", 1, 5),
+        ("forward", "training", 1, 5),
+    ]
+    turn(phase=None, blocked_ns=7)  # the line itself, in no phase
+    assert [(s.phase, s.count) for s in sites.snapshot()][-4:] == [
+        (None, 2), (None, 2), ("forward", 1), ("forward", 1),
+    ]  # fmt: skip
+
+
+def test_only_the_set_up_of_the_loop_s_thread_is_followed() -> None:
+    sites, _places = followed()
+    others: list[dict[str, Any]] = [{"during": "evaluation"}, {"during": "training"}]
+    for given in (*others, {**SETUP, "thread": "pin"}):
+        wait(sites, **given)
+    sites.claim(lambda place: True)
+    assert sorted((s.during, s.thread) for s in sites.snapshot()) == [
+        ("evaluation", "main"),
+        ("setup", "pin"),
+        ("training", "main"),
+    ]
+    wait(sites, **SETUP)  # followed no more
+    assert [s.count for s in sites.snapshot() if s.during == "setup" and s.thread == "main"] == [1]
+
+
+def test_what_is_followed_is_bounded_and_the_oldest_stays_set_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_FOLLOWED", 3)
+    sites, places = followed()
+    for number in range(10):
+        places[0] = str(number)
+        wait(sites, **SETUP, blocked_ns=1)
+    assert len(sites._followed) == 3
+    sites.claim(lambda place: True)
+    assert [(s.during, s.count) for s in sites.snapshot()] == [("setup", 7), ("training", 3)]
+
+
+def test_a_site_followed_in_several_places_is_new_once() -> None:
+    sites, places = followed()
+    new = []
+    for place in ("a", "b", "a"):
+        places[0] = place
+        new.append(wait(sites, **SETUP))
+    assert new == [True, False, False]
+
+
+def test_counts_put_together_keep_a_bounded_sample_of_both() -> None:
+    sites, places = followed()
+    for place, blocked_ns in (("before", 1), ("turn", 3)):
+        places[0] = place
+        for _ in range(1000):
+            wait(sites, **SETUP, blocked_ns=blocked_ns)
+    (site,) = sites.snapshot()
+    assert (site.timed, site.blocked_ns_total, site.blocked_ns_median) == (2000, 4000, 2)

@@ -64,7 +64,9 @@ class Recording:
             end=session.end_step,
             end_last=lambda: session.end_step(recorder.last_end_ns),
             drop=drop,
+            claim=session.detector.claim_setup,
         )
+        session.detector.follow_setup(self._inference.spot)
         recorder.on_event = self._on_event
         session.hooks.add_everything()
         stand_in.offer(self._step_aside, dry_run=session.settings.dry_run)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
+from typing import Any
 
 from trainscope.errors import ConfigError
 from trainscope.sync.armed_steps import ArmedSteps
@@ -119,6 +121,14 @@ class SyncDetector:
     def sites(self) -> tuple[SyncSite, ...]:
         """Return the sites seen so far, most frequent first, then by file and line."""
         return self._sites.snapshot()
+
+    def follow_setup(self, locate: Callable[[FrameType | None], Hashable]) -> None:
+        """Note where each wait of the set-up was, as ``locate`` of its innermost frame says."""
+        self._sites.follow(locate)
+
+    def claim_setup(self, belongs: Callable[[Any], bool]) -> None:
+        """Count as training's those that ``belongs`` is true of: they were the first turn's."""
+        self._sites.claim(belongs)
 
     def state(self) -> DetectorState:
         """Return how far the detector could see."""

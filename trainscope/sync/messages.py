@@ -10,7 +10,7 @@ from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
 from trainscope.errors import SyncError
 from trainscope.sync.blame import blame
-from trainscope.sync.sites import describe
+from trainscope.sync.site_counts import describe
 
 __all__ = ["SyncWarning", "sync_error", "warn_sync"]
 

@@ -2,84 +2,35 @@
 
 from __future__ import annotations
 
-import linecache
-import os
-import re
-import statistics
 import threading
-from types import CodeType, FrameType
+from collections.abc import Callable, Hashable
+from types import FrameType
+from typing import Any, NamedTuple
 
-from trainscope.catalogue.advice import advice
-from trainscope.catalogue.codes import CODES, RACE
-from trainscope.catalogue.kinds import KINDS
-from trainscope.sync.blame import blame, library_frame
+from trainscope.sync.blame import blame
+from trainscope.sync.site_counts import SiteCounts
 from trainscope.trace.syncs import SyncSite
 
-__all__ = ["MAX_SITES", "SAMPLES", "Sites"]
+__all__ = ["MAX_FOLLOWED", "MAX_SITES", "Sites"]
 
 MAX_SITES = 4096
 """More sites than any program has on purpose; beyond them only a count is kept."""
-SAMPLES = 256
-"""Times kept a site for its median; a median of so many is within a few percent of the true one."""
-_CALLERS = 32
-"""Distinct callers and library frames counted a site."""
-
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+$")
+MAX_FOLLOWED = 512
+"""Places of the set-up kept apart for `claim`; of more than these, the oldest stay set-up."""
 
 
-class _Record:
-    """What is counted for one site."""
+class _Key(NamedTuple):
+    """What makes two waits one site."""
 
-    __slots__ = (
-        "allowed", "callers", "count", "during", "file", "function", "internal", "kind", "line",
-        "phase", "samples", "source", "stride", "thread", "timed", "total_ns", "vias",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        kind: str,
-        frame: FrameType | None,
-        phase: str | None,
-        thread: str,
-        during: str,
-        allowed: str | None,
-    ) -> None:
-        self.kind = kind
-        self.phase = phase
-        self.thread = thread
-        self.during = during
-        self.allowed = allowed
-        self.file, self.line, self.function, self.source = describe(frame)
-        self.count = 0
-        self.internal = False
-        self.timed = 0
-        self.total_ns = 0
-        self.samples: list[int] = []
-        self.stride = 1
-        self.callers: dict[tuple[CodeType, int] | None, int] = {}
-        self.vias: dict[tuple[CodeType, int] | None, int] = {}
-
-    def time(self, blocked_ns: int) -> None:
-        if self.timed % self.stride == 0:
-            if len(self.samples) == SAMPLES:  # thin evenly, so that the whole run stays in it
-                self.samples = self.samples[::2]
-                self.stride *= 2
-            if self.timed % self.stride == 0:
-                self.samples.append(blocked_ns)
-        self.timed += 1
-        self.total_ns += blocked_ns
+    kind: str
+    where: tuple[str, int, str] | None
+    phase: str | None
+    thread: str
+    during: str
+    allowed: str | None
 
 
-def describe(frame: FrameType | None) -> tuple[str, int, str, str]:
-    """Return file, line, function and stripped source of the line that `frame` is at."""
-    if frame is None:
-        return "<no Python frame>", 0, "", ""
-    code, line = frame.f_code, frame.f_lineno or 0
-    source = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-    resumed = _RESUMED.match(code.co_name)
-    name = code.co_filename
-    path = name if name.startswith("<") else os.path.abspath(name)
-    return path, line, resumed.group(1) if resumed else code.co_name, source
+Locate = Callable[[FrameType | None], Hashable]
 
 
 class Sites:
@@ -88,7 +39,10 @@ class Sites:
     def __init__(self) -> None:
         # Re-entrant: a collection inside `record` may run user code that waits in turn.
         self._lock = threading.RLock()
-        self._records: dict[tuple[object, ...], _Record] = {}
+        self._counts: dict[_Key, SiteCounts] = {}
+        self._locate: Locate | None = None
+        self._followed: dict[tuple[_Key, Hashable], SiteCounts] = {}
+        self._claimed: dict[_Key, SiteCounts] = {}
         self.overflow = 0
         """Waits at sites beyond `MAX_SITES`."""
 
@@ -111,26 +65,56 @@ class Sites:
         """
         blamed = blame(frame)
         user = blamed.user
-        where = (None, 0, "") if user is None else _key(user)
-        key = (kind, where, phase, thread, during, allowed)
+        where = None if user is None else _where(user)
+        key = _Key(kind, where, phase, thread, during, allowed)
+        locate = self._locate if during == "setup" and thread == "main" else None
+        place = None if locate is None else locate(frame)
         with self._lock:
-            record = self._records.get(key)
-            new = record is None
-            if record is None:
-                if len(self._records) >= MAX_SITES:
+            counts = self._counts.get(key) if place is None else self._followed.get((key, place))
+            new = counts is None and not self._knows(key)
+            if counts is None:
+                if len(self._counts) >= MAX_SITES:
                     self.overflow += 1
                     return False
-                record = _Record(kind, user, phase, thread, during, allowed)
-                self._records[key] = record
-            record.count += 1
-            if internal:
-                record.internal = True
-            _count(record.callers, blamed.caller)
-            _count(record.vias, blamed.via)
-            if blocked_ns is not None:
-                record.time(blocked_ns)
+                counts = SiteCounts(kind, user, phase, thread, during, allowed)
+                if place is None:
+                    self._counts[key] = counts
+                else:
+                    self._follow(key, place, counts)
+            counts.add(blamed.caller, blamed.via, blocked_ns, internal)
         return new
 
+    # ---- the set-up, of which a part may turn out to have been training ---------------------
+    def follow(self, locate: Locate) -> None:
+        """Keep the set-up's waits on the loop's thread apart by ``locate(frame)``, till `claim`."""
+        self._locate = locate
+
+    def claim(self, belongs: Callable[[Any], bool]) -> None:
+        """Count as training's the waits of the set-up from places that ``belongs`` is true of."""
+        with self._lock:
+            followed, self._followed, self._locate = self._followed, {}, None
+            for (key, place), counts in followed.items():
+                if belongs(place):
+                    counts.during = "training"
+                    self._put(self._claimed, key._replace(during="training"), counts)
+                else:
+                    self._put(self._counts, key, counts)
+
+    def _follow(self, key: _Key, place: Hashable, counts: SiteCounts) -> None:
+        if len(self._followed) >= MAX_FOLLOWED:
+            oldest = next(iter(self._followed))
+            self._put(self._counts, oldest[0], self._followed.pop(oldest))
+        self._followed[(key, place)] = counts
+
+    def _knows(self, key: _Key) -> bool:
+        return key in self._counts or any(known == key for known, _place in self._followed)
+
+    @staticmethod
+    def _put(table: dict[_Key, SiteCounts], key: _Key, earlier: SiteCounts) -> None:
+        counts = table.get(key)
+        table[key] = earlier if counts is None else counts.after(earlier)
+
+    # ---- reading ------------------------------------------------------------------------------
     def snapshot(self) -> tuple[SyncSite, ...]:
         """Return the sync sites so far, most frequent first, then by file and line."""
         return tuple(site for site in self._read() if site.kind != "race")
@@ -141,63 +125,23 @@ class Sites:
 
     def _read(self) -> list[SyncSite]:
         with self._lock:
-            sites = [_freeze(record) for record in self._records.values()]
+            table = dict(self._counts)
+            for (key, _place), counts in self._followed.items():
+                self._put(table, key, counts)
+            for key, counts in self._claimed.items():
+                self._put(table, _usual(key, table), counts)
+            sites = [counts.frozen() for counts in table.values()]
         return sorted(sites, key=lambda site: (-site.count, site.file, site.line))
 
 
-def _key(frame: FrameType) -> tuple[str, int, str]:
+def _usual(key: _Key, table: dict[_Key, SiteCounts]) -> _Key:
+    """Return the key of the same waits in later turns, which may have run in a phase by then."""
+    if key in table:
+        return key
+    alike = [each for each in table if each == key._replace(phase=each.phase)]
+    return max(alike, key=lambda each: table[each].count, default=key)
+
+
+def _where(frame: FrameType) -> tuple[str, int, str]:
     code = frame.f_code
     return code.co_filename, frame.f_lineno or 0, code.co_name
-
-
-def _count(
-    counts: dict[tuple[CodeType, int] | None, int], place: tuple[CodeType, int] | None
-) -> None:
-    if place in counts or len(counts) < _CALLERS:
-        counts[place] = counts.get(place, 0) + 1
-
-
-def _top(counts: dict[tuple[CodeType, int] | None, int]) -> tuple[CodeType, int] | None:
-    return max(counts, key=lambda place: counts[place])
-
-
-def _freeze(record: _Record) -> SyncSite:
-    caller, via = _top(record.callers), _top(record.vias)
-    via_text = None if via is None else library_frame(*via)
-    kind = KINDS.get(record.kind)
-    if kind is None:
-        hint = f"{CODES[RACE]}: wait for an event recorded after the copy, then read"
-    else:
-        hint = advice(
-            record.kind,
-            source=record.source,
-            phase=record.phase,
-            during=record.during,
-            via=via_text,
-        )
-    return SyncSite(
-        kind=record.kind,
-        code=RACE if kind is None else kind.code,
-        explicit=kind is not None and kind.explicit,
-        allowed=record.allowed,
-        file=record.file,
-        line=record.line,
-        function=record.function,
-        source=record.source,
-        caller=None if caller is None else _file_line(*caller),
-        via=via_text,
-        phase=record.phase,
-        thread=record.thread,
-        during=record.during,
-        count=record.count,
-        counted_internally=record.internal,
-        timed=record.timed,
-        blocked_ns_total=record.total_ns,
-        blocked_ns_median=int(statistics.median(record.samples)) if record.samples else None,
-        advice=hint,
-    )
-
-
-def _file_line(code: CodeType, line: int) -> str:
-    name = code.co_filename
-    return f"{name if name.startswith('<') else os.path.abspath(name)}:{line}"

@@ -8,7 +8,8 @@ its reason: never a count that may be wrong.
 
 A step begins at the first event of a turn and ends at the first of the next, so what a turn does
 before its first event (loading its batch, say) falls to the step before. Over many steps, wall
-times, windows and counts per step are right; a single step is shifted by that much.
+times, windows and counts per step are right; a single step is shifted by that much. What the very
+first turn did before its first event is claimed for it, once it is known that it trained.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 
-from trainscope.record.inference.loops import LoopTurns
+from trainscope.record.inference.loops import LoopTurns, Spot
 from trainscope.record.inference.regions import Region
 from trainscope.record.inference.stack import way_to
 
@@ -22,6 +23,8 @@ class StepInference:
         end: ends the open step, which counts.
         end_last: the same at the end of the program, which may be long after the last turn.
         drop: ends the open step as if it had not begun: no training backward came.
+        claim: is told once, in the first turn that trains, how to know spots (of `spot`) that it
+            had been at before its step began.
     """
 
     def __init__(
@@ -31,16 +34,19 @@ class StepInference:
         end: Callable[[], None],
         end_last: Callable[[], None],
         drop: Callable[[], None],
+        claim: Callable[[Callable[[Spot], bool]], None] = lambda holds: None,
     ) -> None:
         self._begin = begin
         self._end = end
         self._end_last = end_last
         self._drop = drop
+        self._claim = claim
         self._loops: dict[Region, LoopTurns] = {}
         self._of_steps: list[LoopTurns] = []
         self._no_loop = LoopTurns(Region("block", "", 0))
         self._backwards_in_no_loop = 0
         self._gradients = 0
+        self._events = 0
         self._open: LoopTurns | None = None
         """The loop whose turn the open step is, or ``_no_loop``."""
         self._open_trained = False
@@ -65,6 +71,11 @@ class StepInference:
             for turns in self._on_way:
                 turns.backward_here = True
             self._trained()
+
+    def spot(self, frame: FrameType | None) -> Spot:
+        """Where the program is, at a moment that is no event."""
+        way, frame_ids = way_to(frame)
+        return Spot(way, frame_ids, self._events)
 
     @property
     def steps(self) -> int | None:
@@ -113,8 +124,9 @@ class StepInference:
                 turns.ways.add(way)
                 turns.around.update(each.region for each in on_way)
             on_way.append(turns)
-            if turns.event(kind, way, loop, frame_ids):
+            if turns.event(kind, way, loop, frame_ids, self._events):
                 new.append(turns)
+        self._events += 1
         self._on_way = on_way
         self._blind = way.blind
         self._leave(kind, new)
@@ -182,6 +194,8 @@ class StepInference:
             self._give_up(f"the loop at {owner.place} runs inside itself (recursion)")
             return
         if owner not in self._of_steps:
+            if not self._of_steps:
+                self._claim(owner.holds)
             self._of_steps.append(owner)
             doubt = self._nested()
             if doubt is not None:

@@ -10,7 +10,7 @@ from trainscope.record.inference.order import turned_between
 from trainscope.record.inference.regions import LOOP_HEADER, Branch, Region
 from trainscope.record.inference.stack import At, LoopOnWay, Way
 
-__all__ = ["LoopTurns"]
+__all__ = ["LoopTurns", "Spot"]
 
 _MAX_RELATIONS = 20_000
 
@@ -29,12 +29,15 @@ class LoopTurns:
         self.evaluated = 0
         self.backward_here = False
         """This turn has run a training backward."""
+        self.events_before = 0
+        """How many events the program had seen before the first one of this turn."""
         self.recursive = False
         self.ways: set[Way] = set()
         """Ways to events inside it, each seen once or more."""
         self.around: set[Region] = set()
         """Loops that it was seen inside of."""
         self._training_here = False
+        self._first: _Seen | None = None
         self._last: _Seen | None = None
         self._relations: dict[tuple[Way, int, Way, int, int], bool] = {}
         self._here: set[tuple[Way, int]] = set()
@@ -52,12 +55,15 @@ class LoopTurns:
         """It is in a generator's frame, which can be left and come back to in mid-turn."""
         return self._last is not None and self._last.loop.resumable
 
-    def event(self, kind: str, way: Way, loop: LoopOnWay, frame_ids: tuple[int, ...]) -> bool:
+    def event(
+        self, kind: str, way: Way, loop: LoopOnWay, frame_ids: tuple[int, ...], events_before: int
+    ) -> bool:
         """Take in an event inside the loop; True when it is the first of a new turn."""
         seen = _Seen(way, loop, frame_ids)
         new = self._last is None or self._turned(self._last, seen)
         if new:
             self.end_turn()
+            self._first, self.events_before = seen, events_before
         self._last = seen
         self._here.add((way, loop.index))
         if kind == "backward":
@@ -65,6 +71,18 @@ class LoopTurns:
         if kind != "evaluation":
             self._training_here = True
         return new
+
+    def holds(self, spot: Spot) -> bool:
+        """Whether this turn, which still runs, has been at a spot that is no event's."""
+        first = self._first
+        loop = next((each for each in spot.way.loops if each.region is self.region), None)
+        if first is None or loop is None or spot.events_before < self.events_before:
+            return False
+        seen = _Seen(spot.way, loop, spot.frame_ids)
+        if spot.events_before > self.events_before:
+            return not self._turned(first, seen)
+        # between two events, of which the second began this turn
+        return not self._turned(seen, first)
 
     def leave(self) -> None:
         """The program went elsewhere: the next event inside begins a turn."""
@@ -122,6 +140,15 @@ class LoopTurns:
                 same_calls,
             )
         return known
+
+
+class Spot(NamedTuple):
+    """A place that the program came to between events; it keeps no frame."""
+
+    way: Way
+    frame_ids: tuple[int, ...]
+    events_before: int
+    """How many events had been seen by then."""
 
 
 class _Seen(NamedTuple):
