@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +118,17 @@ def test_torch_keeps_its_state_for_the_program(tmp_path: Path) -> None:
     plain = alone("train.py", cwd=tmp_path)
     ours = under_run("train.py", cwd=tmp_path)
     assert ours.out == plain.out, ours.err
+
+
+def test_switched_off_it_only_runs_the_program(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "print('here')")
+    done = subprocess.run(
+        [sys.executable, "-m", "trainscope", "run", "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "TRAINSCOPE_DISABLED": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
+    assert not (tmp_path / "runs").exists()

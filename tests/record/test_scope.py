@@ -133,8 +133,12 @@ def test_off_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: str) -
         assert scope.latest("loss") is None
         assert (set(vars(torch.Tensor)), list(warnings.filters), nn.Linear.__call__) == before
     assert not (tmp_path / "run").exists()
+    report = scope.report()
+    assert report.verdict == "trainscope is disabled, so nothing was recorded."
+    assert report.steps.count == 0
+    assert str(report).startswith(report.verdict)
     with pytest.raises(ConfigError, match="disabled"):
-        scope.report()
+        _ = scope.run_dir
 
 
 @pytest.mark.parametrize(
@@ -154,6 +158,25 @@ def test_a_bad_argument_is_named_and_makes_no_directory(
     with pytest.raises(ConfigError, match=argument) as error:
         ts.Scope(tmp_path / "run", **{argument: value})
     assert repr(value) in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("sinks", "words"),
+    [
+        (ts.sinks.Console(), "it is a list of sinks"),
+        ("wandb", "it is a list of sinks"),
+        (["wandb"], "'wandb' as a sink, which has no 'name'"),
+        ([ts.sinks.Console], r"make one: Console\(\)"),
+        (None, "it is a list of sinks"),
+    ],
+    ids=str,
+)
+def test_what_is_no_sink_is_told_and_makes_no_directory(
+    tmp_path: Path, sinks: object, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ts.Scope(tmp_path / "run", sinks=sinks)
     assert not (tmp_path / "run").exists()
 
 

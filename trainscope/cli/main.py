@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 from importlib.util import find_spec
+from typing import Annotated
 
 import typer
 
+from trainscope import __version__
 from trainscope.cli.run import RunCommand, RunRequest, execute
 
 __all__ = ["app", "main"]
@@ -19,7 +21,7 @@ VERBS = {
 """Verb to the module whose function of that name is the command; none imports torch at its top."""
 
 app = typer.Typer(
-    help="Where each training step's time goes, and which line makes the GPU wait.",
+    help="Where each training step's time goes, and which line makes the CPU wait.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,9 +43,22 @@ def _register() -> None:
 _register()
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"trainscope {__version__}")
+        raise typer.Exit()
+
+
 @app.callback()
-def _root() -> None:
-    """Show nothing of its own; makes Typer keep the verbs when there is only one."""
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before the verb."""
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from trainscope.cli.script import (
     show_own_traceback,
 )
 from trainscope.errors import TrainscopeError
+from trainscope.record.settings import switched_off
 
 if TYPE_CHECKING:
     from trainscope.cli.recording import Recording
@@ -141,7 +142,7 @@ def execute(request: RunRequest) -> None:
         sys.excepthook(type(error), error.with_traceback(None), None)
         raise SystemExit(1) from None
     program.prepare(request.args)
-    recording = _start(request, program)
+    recording = None if switched_off() else _start(request, program)
     pid = os.getpid()
     try:
         program.run()
@@ -150,7 +151,7 @@ def execute(request: RunRequest) -> None:
         raise
     finally:
         # a child made by os.fork comes through here as well, and the recording is its parent's
-        if os.getpid() == pid:
+        if recording is not None and os.getpid() == pid:
             recording.finish()
 
 

@@ -14,7 +14,7 @@ from trainscope.errors import ConfigError
 from trainscope.record.ranges import NullRange, Range, StepRange
 from trainscope.record.schedule import Schedule
 from trainscope.record.session import Session
-from trainscope.record.settings import Settings
+from trainscope.record.settings import Settings, checked_sinks, switched_off
 from trainscope.record.stand_in import stand_in
 from trainscope.record.steps import Steps
 
@@ -78,11 +78,11 @@ class Scope:
             dry_run=dry_run,
             start_step=start_step,
         )
-        self.enabled = enabled and os.environ.get("TRAINSCOPE_DISABLED", "") in ("", "0")
+        self.enabled = enabled and not switched_off()
         # under `trainscope run` the program's own scope is the one, dry if that was a dry run
         if self.enabled and stand_in.step_aside():
             settings = settings.model_copy(update={"dry_run": True})
-        self._session = Session(settings, sinks) if self.enabled else None
+        self._session = Session(settings, checked_sinks(sinks)) if self.enabled else None
 
     # ---- around the loop ----------------------------------------------------------------------
     def wrap(
@@ -160,13 +160,12 @@ class Scope:
     def report(self) -> Report:
         """Analyse what has been recorded so far, in the middle of a run or after ``close``.
 
-        Raises:
-            ConfigError: the scope is disabled, so nothing was recorded.
+        A disabled scope gives a report that says that nothing was recorded.
         """
         from trainscope import api
 
         if self._session is None:
-            raise ConfigError("this scope is disabled and recorded nothing; enable it first")
+            return api.nothing_recorded("trainscope is disabled, so nothing was recorded.")
         self._session.save()
         return api.analyze(api.load(self.run_dir))
 

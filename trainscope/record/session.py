@@ -57,7 +57,7 @@ class Session:
         )
         if self.directory.moved_from is not None and world.rank == 0:
             say(
-                f"trainscope: {self.directory.moved_from} is in use, so this run goes to "
+                f"trainscope: {self.directory.moved_from} is not empty, so this run goes to "
                 f"{self.directory.path}"
             )
         self.recorder = Recorder(domain=nvtx.open_domain())
@@ -128,8 +128,8 @@ class Session:
         if not self._open:
             return
         began_ns = perf_counter_ns()
+        step = self.recorder.step
         try:
-            step = self.recorder.step
             if step < 0:
                 return
             self.recorder.end_step(end_ns=end_ns)

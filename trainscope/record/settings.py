@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainscope.errors import ConfigError
 from trainscope.record.schedule import Schedule
 
-__all__ = ["Settings"]
+if TYPE_CHECKING:
+    from trainscope.metrics.sinks import Sink
+
+__all__ = ["Settings", "checked_sinks", "switched_off"]
 
 Reduction = Literal["mean", "last", "sum", "min", "max"]
 
@@ -41,3 +46,29 @@ class Settings(BaseModel):
             raise ConfigError(
                 f"Scope got {name}={first['input']!r}: {first['msg'].lower()}"
             ) from None
+
+
+def switched_off() -> bool:
+    """Whether ``TRAINSCOPE_DISABLED`` is set to anything but 0."""
+    return os.environ.get("TRAINSCOPE_DISABLED", "") not in ("", "0")
+
+
+def checked_sinks(sinks: object) -> list[Sink]:
+    """Return the sinks as a list. Raises ConfigError when it is none, or one in it is no sink."""
+    if not isinstance(sinks, Iterable) or isinstance(sinks, (str, bytes, Mapping)):
+        raise ConfigError(
+            f"Scope got sinks={sinks!r}; it is a list of sinks, such as [ts.sinks.Console()]"
+        )
+    found = list(sinks)
+    for sink in found:
+        if isinstance(sink, type):
+            raise ConfigError(
+                f"Scope got the class {sink.__name__} as a sink; make one: {sink.__name__}()"
+            )
+        missing = [name for name in ("name", "open", "write", "close") if not hasattr(sink, name)]
+        if missing:
+            raise ConfigError(
+                f"Scope got {sink!r} as a sink, which has no {missing[0]!r}; allowed are those of "
+                "ts.sinks (Wandb, TensorBoard, Console, Jsonl) and objects with their methods"
+            )
+    return found
