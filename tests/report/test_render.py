@@ -103,6 +103,19 @@ def test_many_lines_are_cut_and_counted() -> None:
     assert "  and 10 more: --format json lists all\n" in made
 
 
+def test_a_wait_in_evaluation_is_listed_apart_with_its_advice() -> None:
+    source, advice = "correct += (p == y).sum().item()", "add up on the GPU and read once"
+    evaluated = {"during": "evaluation", "source": source, "advice": advice, "count": 6}
+    sites = (site(line=8), site(line=9, **evaluated), site(line=10, **evaluated, explicit=True))
+    made = text.render(build(trace(syncs=sites)))
+    others = made.split("Other waits: asked for, allowed, or outside training steps\n")[1]
+    lines = [line.strip() for line in others.split("\n\n")[0].splitlines()]
+    at = next(number for number, line in enumerate(lines) if "train.py:9 " in line)
+    assert "6 times in evaluation" in lines[at]
+    assert lines[at + 1 : at + 3] == [source, f"→ {advice}"]
+    assert made.count(advice) == 1  # none for what was asked for
+
+
 def test_str_of_a_report_is_its_text() -> None:
     report = build(full_trace())
     assert str(report) == text.render(report, width=100)

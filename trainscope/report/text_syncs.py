@@ -61,13 +61,15 @@ def syncs_section(report: Report) -> Iterator[RenderableType]:
         yield heading("Other waits: asked for, allowed, or outside training steps")
         for sync in short[:MAX_SHORT]:
             yield from _in_short(sync)
+            if sync.during == "evaluation" and not sync.explicit and sync.allowed is None:
+                yield _advice(sync)
         yield from _rest(len(short) - MAX_SHORT)
     races = [] if report.detector is None else report.detector.races
     if races:
         yield heading("Values read before their copy has landed")
         for race in races:
             yield from _in_short(race)
-            yield hanging("→ ", plain(race.advice), indent=2 * INDENT, style="green")
+            yield _advice(race)
 
 
 def _is_unwanted(sync: Sync, report: Report) -> bool:
@@ -89,7 +91,7 @@ def _in_full(sync: Sync, dry: bool) -> Iterator[RenderableType]:
     if sync.source:
         yield hanging("", plain(sync.source), indent=2 * INDENT, style="yellow")
     yield hanging("", plain(_circumstances(sync)), indent=2 * INDENT)
-    yield hanging("→ ", plain(sync.advice), indent=2 * INDENT, style="green")
+    yield _advice(sync)
 
 
 def _in_short(sync: Sync) -> Iterator[RenderableType]:
@@ -105,6 +107,10 @@ def _in_short(sync: Sync) -> Iterator[RenderableType]:
     yield hanging("", plain(f"{_place(sync)}: {', '.join(parts)}"))
     if sync.source:
         yield hanging("", plain(sync.source), indent=2 * INDENT, style="yellow")
+
+
+def _advice(sync: Sync) -> RenderableType:
+    return hanging("→ ", plain(sync.advice), indent=2 * INDENT, style="green")
 
 
 def _place(sync: Sync) -> str:

@@ -13,16 +13,20 @@ class LoopState:
     """Plain attributes that the recorder writes and the detector reads, with no lock.
 
     ``step`` is None outside a step, ``phase`` None between phases. ``evaluating`` is true while a
-    wrapped model runs in eval mode. ``h2d`` opens the ``h2d`` range around a copy to the device,
-    or is None. ``thread_id`` is the loop's thread.
+    wrapped model runs in eval mode or without gradients. ``eval_mode`` is true once one has run in
+    eval mode, until one runs in train mode, or a backward or an optimizer. ``h2d`` opens the
+    ``h2d`` range around a copy to the device, or is None. ``thread_id`` is the loop's thread.
     """
 
-    __slots__ = ("evaluating", "finished", "h2d", "phase", "started", "step", "thread_id")
+    __slots__ = (
+        "eval_mode", "evaluating", "finished", "h2d", "phase", "started", "step", "thread_id",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.step: int | None = None
         self.phase: str | None = None
         self.evaluating = False
+        self.eval_mode = False
         self.started = False
         self.finished = False
         self.h2d: Callable[[], AbstractContextManager[object]] | None = None

@@ -39,7 +39,15 @@ def place(loop: LoopState, frame: FrameType | None) -> Place:
         phase: str | None = "backward"
     else:
         phase = loop.phase if on_loop else None
-    return Place(thread, phase, "compilation" if _compiling() else loop.during())
+    if _compiling():
+        during = "compilation"
+    elif on_loop and phase != "backward" and loop.eval_mode and not torch.is_grad_enabled():
+        # What is done with the results of a model in eval mode; a training loop that reads its
+        # loss without gradients has run the model in train mode.
+        during = "evaluation"
+    else:
+        during = loop.during()
+    return Place(thread, phase, during)
 
 
 def _compiling() -> bool:

@@ -39,7 +39,9 @@ class ForwardWatcher:
         loop = ranges.loop
         was_evaluating = loop.evaluating
         try:
-            if getattr(target, "training", True) and is_grad_enabled():
+            trains = getattr(target, "training", True)
+            loop.eval_mode = not trains
+            if trains and is_grad_enabled():
                 token = ranges.open("forward", "forward")
                 ranges.recorder.forwards += 1
             else:
@@ -141,6 +143,7 @@ class StepWatcher:
             if not ranges.in_optimizer:
                 token = ranges.open("optimizer", "optimizer")
                 ranges.recorder.optimizer_steps += 1
+                ranges.loop.eval_mode = False
                 ranges.in_optimizer = True
             self.calls += 1
             self.seen_at = ranges.backward_steps
@@ -177,6 +180,7 @@ class BackwardWatcher:
             token = ranges.open("backward", "backward" if target else "grad")
             if target:
                 ranges.count_backward()
+                ranges.loop.eval_mode = False
             ranges.in_backward = True
         except Exception as error:
             ranges.fail(error)
