@@ -18,6 +18,7 @@ class Closing:
     def __init__(self, stages: Sequence[Callable[[], None]]) -> None:
         self._left = list(reversed(stages))
         self._thread: int | None = None
+        self._closed = False
 
     def run(self, guard: AbstractContextManager[object]) -> list[Exception]:
         """Do what is left, under ``guard``; return what went wrong.
@@ -28,18 +29,21 @@ class Closing:
         """
         while self._thread not in (None, get_ident()):
             time.sleep(_POLL_S)
-        if self._thread is not None or not self._left:
+        if self._thread is not None or self._closed:
             return []
         self._thread = get_ident()
         try:
             with guard:
-                return self._do_what_is_left()
+                faults = self._do_what_is_left()
+            self._closed = True
+            return faults
         finally:
             self._thread = None
 
     def forget(self) -> None:
         """Do nothing more, in a forked child: the stages are its parent's."""
         self._left = []
+        self._closed = True
         self._thread = None
 
     def _do_what_is_left(self) -> list[Exception]:

@@ -47,7 +47,7 @@ class Handle:
             say(f"trainscope: closing at the end failed: {fault!r}")
 
     def __enter__(self) -> Handle:
-        _sigterm.hold()
+        _sigterm.hold(self)
         return self
 
     def __exit__(
@@ -56,7 +56,7 @@ class Handle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        held = _sigterm.release()
+        held = _sigterm.release(self)
         if kind is None:  # else it was interrupted half way: the end of the program does the rest
             self.cancel()
         if held:

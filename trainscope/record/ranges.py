@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter_ns
 from types import TracebackType
 
+from trainscope.errors import NonFiniteError
 from trainscope.record.recorder import Recorder
 
 __all__ = ["NullRange", "Range", "StepRange"]
@@ -83,7 +85,11 @@ class StepRange:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end()
+        if error is None:
+            self._end()
+        else:
+            with suppress(NonFiniteError):  # the program's own exception is the one to see
+                self._end()
 
 
 class NullRange:

@@ -11,8 +11,14 @@ from typing import Protocol
 from trainscope.sync.loop import LoopState
 
 __all__ = [
-    *("MAX_NAMES", "MAX_NAME_LENGTH", "MAX_WAITING_ROWS", "OTHER_NAMES", "STEP_NAME"),
-    *("Recorder", "Row", "TimelineDomain"),
+    "MAX_NAMES",
+    "MAX_NAME_LENGTH",
+    "MAX_WAITING_ROWS",
+    "OTHER_NAMES",
+    "STEP_NAME",
+    "Recorder",
+    "Row",
+    "TimelineDomain",
 ]
 
 Row = tuple[int, int, int, int, int]
@@ -167,10 +173,10 @@ class Recorder:
         if len(self.rows) > MAX_WAITING_ROWS:
             self.rows_dropped += len(self.rows)
             self.rows.clear()
-        self.step = step
-        loop.step = step
         loop.phase = None
+        loop.evaluating = False
         loop.started = True
+        self._keep = True
         self.base = self.phase_depth = len(self.stack)
         if self._domain is not None:
             self._domain.push(f"{STEP_NAME} {step}")
@@ -178,6 +184,8 @@ class Recorder:
         if window is not None:
             window.push(f"{STEP_NAME} {step}")
         self._step_start_ns = perf_counter_ns()
+        # last: interrupted before, the step has not begun, and none gets another's start
+        self.step = loop.step = step
 
     def end_step(self, *, keep: bool = True, end_ns: int | None = None) -> None:
         """Close the step and its ranges; ``keep=False`` leaves no row, as if it had not begun.
@@ -191,15 +199,16 @@ class Recorder:
         if len(self.stack) > self.base:
             self.close(self.base)
             end_ns = None
-        if keep:
-            end_ns = perf_counter_ns() if end_ns is None else max(end_ns, self._step_start_ns)
-            self.rows.append((step, 0, 0, self._step_start_ns, end_ns))
-            self.steps_done += 1
-        self._keep = True
+        end_ns = perf_counter_ns() if end_ns is None else max(end_ns, self._step_start_ns)
+        # no step any more before its row is there: an interrupt may lose it, not write it twice
         self.step = -1
         self.loop.step = None
         self.base = 0
         self.phase_depth = -1
+        self._keep = True
+        if keep:
+            self.rows.append((step, 0, 0, self._step_start_ns, end_ns))
+            self.steps_done += 1
         if self._step_window is not None:
             self._step_window.pop()
         if self._domain is not None:

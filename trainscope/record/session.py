@@ -118,6 +118,7 @@ class Session:
                 self.recorder.window = self._annotations if capture.in_window else None
             began_ns = perf_counter_ns()
             self.detector.begin_step(step)
+            self.hooks.begin_step()
             self.recorder.begin_step(step)
             self._own_ns += perf_counter_ns() - began_ns
         except Exception as fault:
@@ -132,8 +133,8 @@ class Session:
         try:
             if step < 0:
                 return
+            self._next_step = step + 1  # first: an interrupt here must not give a number twice
             self.recorder.end_step(end_ns=end_ns)
-            self._next_step = step + 1
             self.metrics.end_step(step)
         except TrainscopeError:
             raise  # a NaN that the user asked to be stopped at

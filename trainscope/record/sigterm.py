@@ -26,7 +26,7 @@ class Sigterm:
         self._previous: Any = None
         self._installed = False
         self._pipe: _Pipe | None = None
-        self._holding = 0
+        self._holders: set[object] = set()
         self._held = False
 
     def install(self) -> None:
@@ -54,14 +54,14 @@ class Sigterm:
             signal.signal(signal.SIGTERM, self._previous)
         self._installed = False
 
-    def hold(self) -> None:
-        """Until ``release``, only remember that a SIGTERM came."""
-        self._holding += 1
+    def hold(self, holder: object) -> None:
+        """Until ``holder`` releases it, only remember that a SIGTERM came."""
+        self._holders.add(holder)
 
-    def release(self) -> bool:
-        """End one holding; True when a SIGTERM came meanwhile and nobody else is holding."""
-        self._holding = max(self._holding - 1, 0)
-        if self._holding:
+    def release(self, holder: object) -> bool:
+        """True when a SIGTERM came meanwhile and nobody else is holding; once more does nothing."""
+        self._holders.discard(holder)
+        if self._holders:
             return False
         held, self._held = self._held, False
         return held
@@ -71,7 +71,7 @@ class Sigterm:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._holding:
+        if self._holders:
             self._held = True
             return
         previous = self._previous
@@ -85,7 +85,7 @@ class Sigterm:
 
     def _came(self, chained: bool) -> None:
         """On the thread behind the pipe."""
-        if self._holding:
+        if self._holders:
             self._held = True
         elif chained:
             self._on_handled()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Generic, TypeVar
 
+from trainscope.errors import NonFiniteError
 from trainscope.record.recorder import Recorder
 
 __all__ = ["Steps"]
@@ -49,11 +51,19 @@ class Steps(Generic[Batch]):
                 self._drop()
                 return
             except BaseException:
-                self._end()
+                self._end_quietly(step)
                 raise
             recorder.close(data)
             try:
                 yield batch
-            finally:  # also on a break or a dropped iterator, unless the loop has long gone on
-                if recorder.step == step:
-                    self._end()
+            except BaseException:  # a break or a dropped iterator
+                self._end_quietly(step)
+                raise
+            if recorder.step == step:
+                self._end()
+
+    def _end_quietly(self, step: int) -> None:
+        """End the step unless the loop has gone on to another; what ends the loop goes first."""
+        if self._recorder.step == step:
+            with suppress(NonFiniteError):
+                self._end()

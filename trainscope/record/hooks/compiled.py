@@ -48,20 +48,20 @@ class CompiledCalls:
     """The patch on torch's class of compiled modules, held once for all who need it."""
 
     def __init__(self) -> None:
-        self._holders = 0
+        self._holders: set[object] = set()
         self._patch: Patch | None = None
 
-    def hold(self) -> None:
-        """Patch, if nobody did yet."""
+    def hold(self, holder: object) -> None:
+        """Patch for ``holder``, if nobody did yet."""
         from torch._dynamo.eval_frame import OptimizedModule
 
-        self._holders += 1
+        self._holders.add(holder)
         if self._patch is None or not self._patch.on_top:
             self._patch = Patch(OptimizedModule, "__call__", _wrapped(vars(OptimizedModule)))
 
-    def release(self) -> tuple[str, ...]:
+    def release(self, holder: object) -> tuple[str, ...]:
         """Unpatch when the last holder is gone; in words what must stay."""
-        self._holders -= 1
+        self._holders.discard(holder)
         if self._holders or self._patch is None:
             return ()
         removed = self._patch.remove()

@@ -103,6 +103,11 @@ class Hooks:
         except Exception as error:
             self._ranges.fail(error)
 
+    def begin_step(self) -> None:
+        """Forget calls under way; where steps are inferred, one may begin in the middle of them."""
+        if self._ranges.recorder.on_event is None:
+            self._ranges.forget_calls()
+
     def remove(self) -> None:
         """Take every hook away; ``not_seen`` names what must stay because other code wrapped it."""
         self._notes += self._silences()
@@ -116,7 +121,7 @@ class Hooks:
             self._notes += EVERY_MODEL.unwatch(every)
             self._notes += NEW_OPTIMIZERS.forget(self._added_later)
         if self._holds_compiled:
-            self._notes += COMPILED.release()
+            self._notes += COMPILED.release(self)
         self._forwards, self._modules, self._steps = [], [], []
         self._backward, self._every_model, self._holds_compiled = None, None, False
 
@@ -171,5 +176,5 @@ class Hooks:
 
     def _see_compiled(self) -> None:
         if not self._holds_compiled:
-            COMPILED.hold()
+            COMPILED.hold(self)
             self._holds_compiled = True

@@ -63,16 +63,17 @@ class MethodTable:
         """Forget ``watchers`` and unpatch each class nobody watches; in words what must stay."""
         buried: list[str] = []
         for key, entry in list(self.entries.items()):
-            if entry.discard(watchers) and not entry.watchers:
-                self.entries.pop(key, None)
+            entry.discard(watchers)
+            if not entry.watchers:  # also those that an interrupted call has left
                 if entry.instance_patch is not None and not entry.instance_patch.remove():
                     buried.append(f"the {self.name} of one instance")
+                self.entries.pop(key, None)
         in_use = {id(entry.marker) for entry in self.entries.values()}
         for cls, (patch, marker) in list(self._patches.items()):
             if id(marker) not in in_use:
-                del self._patches[cls]
                 if not patch.remove():
                     buried.append(f"{cls.__module__}.{cls.__qualname__}.{self.name}")
+                del self._patches[cls]
         return tuple(stays_beneath(what) for what in buried)
 
     def _new_entry(self, target: Any) -> Entry:

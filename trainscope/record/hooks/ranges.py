@@ -56,6 +56,7 @@ class LoopRanges:
         "last_backward_step",
         "loop",
         "recorder",
+        "turn",
     )
 
     def __init__(self, recorder: RangeRecorder) -> None:
@@ -69,6 +70,8 @@ class LoopRanges:
         self.backward_steps = 0
         """Steps with at least one training backward; outside a step each backward counts."""
         self.last_backward_step = -1
+        self.turn = 0
+        """Counts the times that every call was declared over."""
         _ALIVE.add(self)
         _watch_forks()
 
@@ -80,6 +83,11 @@ class LoopRanges:
             or _running_backward() != -1
             or (_dispatch_modes() > 0 and _compiling())
         )
+
+    def forget_calls(self) -> None:
+        """No call is under way: an interrupt may have kept the end of one from being told."""
+        self.in_forward = self.in_backward = self.in_optimizer = False
+        self.turn += 1
 
     def open(self, name: str, event: str) -> int:
         """Announce ``event`` to whoever infers the steps, then open the range."""

@@ -94,30 +94,32 @@ class EveryModelWatcher(ForwardWatcher):
 class ModuleWatcher:
     """A submodule's call inside a forward of a wrapped model is a range named by its path."""
 
-    __slots__ = ("name", "ranges", "running", "seen")
+    __slots__ = ("name", "ranges", "running_in", "seen")
 
     def __init__(self, ranges: LoopRanges, name: str) -> None:
         self.ranges = ranges
         self.name = name
-        self.running = False
+        self.running_in = -1
+        """The turn in which it runs."""
         self.seen = False
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
         """The recorder's token; None outside a forward, and for a module that calls itself."""
         ranges = self.ranges
-        if self.running or not ranges.in_forward or ranges.elsewhere():
+        if self.running_in == ranges.turn or not ranges.in_forward or ranges.elsewhere():
             return None
         try:
             token = ranges.recorder.open(self.name)
         except Exception as error:
             ranges.fail(error)
             return None
-        self.running = self.seen = True
+        self.running_in = ranges.turn
+        self.seen = True
         return token
 
     def end(self, token: Any) -> None:
         """Close the range."""
-        self.running = False
+        self.running_in = -1
         self.ranges.close(token)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from trainscope.record.inference.coverage import Site, told_apart
@@ -10,7 +11,11 @@ from trainscope.record.inference.order import turned_between
 from trainscope.record.inference.regions import LOOP_HEADER, Branch, Region
 from trainscope.record.inference.stack import At, LoopOnWay, Way
 
-__all__ = ["LoopTurns", "Spot"]
+__all__ = ["DATA", "FIRST_DATA", "LoopTurns", "Spot"]
+
+FIRST_DATA = "first data"
+"""The kind of an iterator's first fetch."""
+DATA = ("data", FIRST_DATA)
 
 _MAX_RELATIONS = 20_000
 
@@ -19,7 +24,8 @@ class LoopTurns:
     """What has been seen of a loop's turns, over all the times the program came to it.
 
     A turn is ``trained`` when it ran a training backward, ``idle`` when it ran something that
-    trains, but no backward; one that only evaluated is neither.
+    trains, but no backward; one that only evaluated is neither, and one that only fetched a batch
+    is none: it goes on with the next that is fetched.
     """
 
     def __init__(self, region: Region) -> None:
@@ -36,6 +42,17 @@ class LoopTurns:
         """Ways to events inside it, each seen once or more."""
         self.around: set[Region] = set()
         """Loops that it was seen inside of."""
+        self.began_ns = 0
+        """When the first event of this turn came."""
+        self.only_data = False
+        """This turn has only fetched batches so far."""
+        self.was_only_data = False
+        """The same before the newest event."""
+        self.entered = False
+        """The newest event came after the program had left the loop and come to it again."""
+        self.extent: LoopTurns | None = None
+        """The loop in which the program still trains, once known: this one, or one around it."""
+        self._anew = False
         self._training_here = False
         self._first: _Seen | None = None
         self._last: _Seen | None = None
@@ -56,21 +73,45 @@ class LoopTurns:
         return self._last is not None and self._last.loop.resumable
 
     def event(
-        self, kind: str, way: Way, loop: LoopOnWay, frame_ids: tuple[int, ...], events_before: int
+        self,
+        kind: str,
+        way: Way,
+        loop: LoopOnWay,
+        frame_ids: tuple[int, ...],
+        events_before: int,
+        now_ns: int = 0,
     ) -> bool:
         """Take in an event inside the loop; True when it is the first of a new turn."""
         seen = _Seen(way, loop, frame_ids)
-        new = self._last is None or self._turned(self._last, seen)
+        last, is_data = self._last, kind in DATA
+        left = last is None or _frame_id(last) != _frame_id(seen)
+        if last is None or left:
+            new = True
+        elif self.only_data:  # a batch that was skipped, or the next of several loaders
+            new = kind == FIRST_DATA and not self._anew
+        else:
+            new = self._turned(last, seen)
+        self.entered = left or (new and kind == FIRST_DATA and _slot(seen) == LOOP_HEADER)
         if new:
             self.end_turn()
-            self._first, self.events_before = seen, events_before
+            self._first, self.events_before, self.began_ns = seen, events_before, now_ns
+        self.was_only_data = self.only_data and not new
+        self.only_data = is_data and (new or self.only_data)
+        self._anew = kind == FIRST_DATA
         self._last = seen
+        if is_data:
+            return new
         self._here.add((way, loop.index))
         if kind == "backward":
             self.backward_here = True
         if kind != "evaluation":
             self._training_here = True
         return new
+
+    def forget_data(self) -> None:
+        """There was no batch to fetch: the turn that only asked for one has not begun."""
+        if self.only_data:
+            self._last, self.only_data = None, False
 
     def holds(self, spot: Spot) -> bool:
         """Whether this turn, which still runs, has been at a spot that is no event's."""
@@ -88,7 +129,15 @@ class LoopTurns:
         """The program went elsewhere: the next event inside begins a turn."""
         if self._last is not None and not self._last.loop.resumable:
             self.end_turn()
-            self._last = None
+            self._last, self.only_data = None, False
+
+    def encloses(self, places: Iterable[tuple[str, int]]) -> bool:
+        """Whether one of these files and lines is in what the loop's turns run."""
+        region = self.region
+        return any(
+            file == region.file and region.line <= line <= region.last_line
+            for file, line in places
+        )
 
     def end_turn(self) -> None:
         """Count the turn that has ended, if there was one."""
@@ -121,7 +170,7 @@ class LoopTurns:
 
     def _turned(self, before: _Seen, after: _Seen) -> bool:
         depth, other_depth = before.loop.depth, after.loop.depth
-        if before.frame_ids[depth] != after.frame_ids[other_depth]:
+        if _frame_id(before) != _frame_id(after):
             return True
         same_calls = 0
         below = zip(before.frame_ids[depth + 1 :], after.frame_ids[other_depth + 1 :], strict=False)
@@ -155,6 +204,15 @@ class _Seen(NamedTuple):
     way: Way
     loop: LoopOnWay
     frame_ids: tuple[int, ...]
+
+
+def _frame_id(seen: _Seen) -> int:
+    return seen.frame_ids[seen.loop.depth]
+
+
+def _slot(seen: _Seen) -> int:
+    branch = seen.way.elements[seen.loop.index]
+    return branch.slot if isinstance(branch, Branch) else LOOP_HEADER
 
 
 def _site(way: Way, index: int) -> Site:

@@ -24,6 +24,8 @@ class Region:
     line: int
     statements: list[ast.stmt] = field(default_factory=list)
     """Of a block."""
+    last_line: int = 0
+    """Of what each turn of a loop runs: its ``else`` is left out."""
 
     def excludes(self, slot: int, other: int) -> bool:
         """Whether one turn cannot run both parts."""

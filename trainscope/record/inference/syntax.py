@@ -118,7 +118,8 @@ class SourceTree:
     def _region(self, node: ast.AST, kind: Kind) -> Region:
         key = (id(node), "")
         if key not in self._regions:
-            self._regions[key] = Region(kind, self._file, getattr(node, "lineno", 1))
+            first = getattr(node, "lineno", 1)
+            self._regions[key] = Region(kind, self._file, first, last_line=_last_line(node))
         return self._regions[key]
 
     def _at_header(self, way: list[Branch], node: ast.AST) -> list[Branch]:
@@ -136,6 +137,12 @@ class SourceTree:
 
 def _is_block(value: object) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], ast.stmt)
+
+
+def _last_line(node: ast.AST) -> int:
+    if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+        return node.body[-1].end_lineno or 0
+    return getattr(node, "end_lineno", None) or 0
 
 
 def _span(node: ast.expr) -> Span:
