@@ -39,7 +39,7 @@ def mlp(features: int, width: int, layers: int) -> nn.Sequential:
 
 def main() -> None:
     """Train, then print where the time went."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="An MLP on synthetic data.")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 def main() -> None:
     """Train a classifier of points in the plane, badly."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="A loop with ten mistakes.")
     parser.add_argument("--steps", type=int, default=40)
     options = parser.parse_args()
 

@@ -62,7 +62,7 @@ def batches(text: bytes, count: int, size: int, context: int) -> Iterator[torch.
 
 def main() -> None:
     """Train, then print where the time went."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="A small GPT on source code.")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=2)

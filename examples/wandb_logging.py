@@ -16,7 +16,7 @@ import trainscope as ts
 
 def main() -> None:
     """Train a small autoencoder; log four values a step."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="An autoencoder that logs to wandb.")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--project", default="trainscope-demo")
     parser.add_argument("--run-dir", default="runs/wandb_logging")
