@@ -55,11 +55,11 @@ NUMBERS = [
     Case("x.index_fill_(0, i, 0.0); x.masked_fill_(m, 0.0); v[n].fill_(1.0)", {}),
 ]
 TENSORS = [
-    Case("x[m] = s", {"nonzero": 1}),
+    Case("x[m] = s", {"item-implicit": 1}),
     Case("x[m] = v[:3]", {"nonzero": 1}),
     Case("x[m] = v[m]", {"nonzero": 2}),
     Case("x[m] += 1.0", {"nonzero": 2}),
-    Case("x.index_put_((m,), s)", {"nonzero": 1}),
+    Case("x.index_put_((m,), s)", {"item-implicit": 1}),
     Case("x[1:3] = hv[1:3]", {"h2d-pageable": 1}),
     Case("x[:4][1:3] = hv[1:3]", {"h2d-pageable": 1}),
     Case("x[hi] = s", {"h2d-pageable": 1}),
