@@ -30,6 +30,15 @@ PIN = (
 TO_PINNED = "copy into a pinned tensor with non_blocking=True, and read it after an event"
 WHERE = "keep the mask: torch.where(mask, x, other), or a masked sum and mean"
 ASSIGN = "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number)"
+TOGETHER = "keep the values on the GPU, and read them only on the steps that use them"
+INDEX = (
+    "make the index a GPU tensor once: torch.as_tensor(index, device=device), or make it there, "
+    "as torch.randperm(n, device=device) does"
+)
+SCALER = (
+    "GradScaler itself reads, once a step, whether a gradient overflowed: bfloat16 needs no "
+    "scaler; with float16 there is nothing to remove"
+)
 FILL = (
     "fill on the GPU, without a copy: x.index_fill_(0, index, number), masked_fill_ or "
     "torch.where, and x[i:i+1] = number for one element; or store a tensor made there once"
@@ -67,6 +76,14 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("index", "name = names[best]", "index with x.index_select or gather, whose index may stay "
          "on the GPU"),
         ("h2d-pageable", "x = batch.to(device)", PIN),
+        ("tolist", "counts = hits.tolist()", TOGETHER),
+        ("h2d-pageable", "x = data[numpy_index]", INDEX),
+        ("h2d-pageable", "xb, yb = x[perm[i : i + 8]], y[perm[i : i + 8]]", INDEX),
+        ("h2d-pageable", "loss = f(table[:, torch.randperm(9)])", INDEX),
+        ("h2d-pageable", "x = batches[i].to(device)", PIN),
+        ("h2d-pageable", "x = torch.as_tensor(rows[i], device=device)", PIN),
+        ("h2d-pageable", "y = f(x[0], x[1:n])", PIN),
+        ("h2d-pageable", "buffer[i] = row", PIN),
         ("h2d-pinned", "x = batch.to(device)", "the memory is pinned already: add "
          "non_blocking=True"),
         ("h2d-list", "d = x[[1, 2, 3]]", "make the index a GPU tensor once, before the loop"),
@@ -125,7 +142,17 @@ def test_words_fit_the_place() -> None:
         during="training",
         via="torch.nn.utils.clip_grad:110 clip_grad_norm_",
     )
-    assert clip == "pass error_if_nonfinite=False; scope.log names a bad norm"
+    assert clip == (
+        "pass error_if_nonfinite=False, and scope.log(norm=norm) names a norm that is not finite"
+    )
+    for source, function in (
+        ("scaler.step(optimizer)", "370 <genexpr>"),
+        ("scaler.update()", "502 update"),
+        ("print(scaler.get_scale())", "573 get_scale"),
+    ):
+        via = f"torch.amp.grad_scaler:{function}"
+        scaled = advice("item", source=source, phase="optimizer", during="training", via=via)
+        assert scaled == SCALER
     module = "torch.nn.modules.module:1371 convert"
     moved = advice("h2d-pageable", source="net.to(d)", phase=None, during="training", via=module)
     assert moved == "move the module once, before the loop"

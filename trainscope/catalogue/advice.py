@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainscope.catalogue.kinds import KINDS
-from trainscope.catalogue.reading import use_of
+from trainscope.catalogue.reading import reads_by_index, use_of
 
 __all__ = ["advice"]
 
@@ -49,6 +49,11 @@ _BY_KIND = {
     "synchronize": "asked for: leave it out of the loop; to time a part, read CUDA events later",
     "empty_cache": "asked for: never in each step, for it also makes the next allocations slow",
 }
+_READ_TOGETHER = "keep the values on the GPU, and read them only on the steps that use them"
+_MADE_INDEX = (
+    "make the index a GPU tensor once: torch.as_tensor(index, device=device), or make it there, "
+    "as torch.randperm(n, device=device) does"
+)
 _STORED_NUMBER = (
     "fill on the GPU, without a copy: x.index_fill_(0, index, number), masked_fill_ or "
     "torch.where, and x[i:i+1] = number for one element; or store a tensor made there once"
@@ -67,17 +72,22 @@ _INDICES = (
     ),
     ("masked_select(", "torch.where(mask, x, other), or a masked sum and mean, keeps the shape"),
 )
+_SCALER = (
+    "GradScaler itself reads, once a step, whether a gradient overflowed: bfloat16 needs no "
+    "scaler; with float16 there is nothing to remove"
+)
 _BY_LIBRARY = (
     (
         "torch.nn.utils.clip_grad",
-        "pass error_if_nonfinite=False; scope.log names a bad norm",
+        "pass error_if_nonfinite=False, and scope.log(norm=norm) names a norm that is not finite",
     ),
     ("torch.distributions", "pass validate_args=False to the distribution, once it is right"),
     (
         "torch.optim",
         "give the optimizer a number or a CPU tensor for lr, or capturable=True",
     ),
-    ("torch.amp", "GradScaler has to read whether a gradient overflowed: bfloat16 needs no scaler"),
+    ("torch.amp", _SCALER),
+    ("torch.cuda.amp", _SCALER),
 )
 
 
@@ -111,6 +121,8 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
         return "move the module once, before the loop"
     if kind == "h2d-list" and "tensor(" not in source and "[" in source:
         return "make the index a GPU tensor once, before the loop"
+    if kind == "h2d-pageable" and via is None and reads_by_index(source):
+        return _MADE_INDEX
     return _BY_KIND[kind]
 
 
@@ -130,6 +142,8 @@ def _read_advice(kind: str, source: str, phase: str | None, during: str) -> str:
         return f"in a backward hook: collect on the GPU and {_ON_LOG_STEPS}, after backward"
     if use == "other" and kind in ("cpu", "d2h", "numpy"):
         return "copy into a pinned tensor with non_blocking=True, and read it after an event"
+    if use == "other" and kind == "tolist":  # one read of all values already
+        return _READ_TOGETHER
     return _BY_USE[use]
 
 

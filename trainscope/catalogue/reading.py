@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-__all__ = ["USES", "use_of"]
+__all__ = ["USES", "reads_by_index", "use_of"]
 
 USES = ("log", "total", "collect", "needed", "nonfinite", "assert", "branch", "other")
 """Words that `use_of` returns."""
@@ -17,6 +17,7 @@ _PASSING = frozenset(
     {"abs", "exp", "float", "format", "int", "join", "log10", "log2", "max", "mean", "min"}
     | {"round", "sqrt", "str", "sum"}
 )
+_MOVING = frozenset({"as_tensor", "asarray", "copy_", "cuda", "from_numpy", "tensor", "to"})
 _COLLECTING = frozenset({"add", "append", "appendleft", "extend", "update"})
 _LOGGING = frozenset(
     {"add_histogram", "add_scalar", "add_scalars", "critical", "debug", "error", "info", "log"}
@@ -48,6 +49,21 @@ def use_of(source: str) -> str:
     if isinstance(statement, ast.Expr) and names & _LOGGING:
         return "log"
     return "other"
+
+
+def reads_by_index(source: str) -> bool:
+    """Whether the line reads a tensor at an index, and moves nothing to a device in words."""
+    statement = parse_line(source)
+    if statement is None:
+        return False
+    nodes = list(ast.walk(statement))
+    if any(isinstance(node, ast.Call) and _name(node) in _MOVING for node in nodes):
+        return False
+    reads = (n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load))
+    indices = (
+        i for n in reads for i in (n.slice.elts if isinstance(n.slice, ast.Tuple) else [n.slice])
+    )
+    return any(not isinstance(index, ast.Slice | ast.Constant) for index in indices)
 
 
 def parse_line(source: str) -> ast.stmt | None:
