@@ -42,6 +42,12 @@ def test_a_kill_before_the_first_save_leaves_a_run_that_says_so(run: Path) -> No
     assert read_run(run).notes == ("no rank wrote anything: was it killed at once?",)
 
 
+def test_a_run_that_recorded_no_range_is_whole(run: Path) -> None:
+    (run / "rank0" / "ranges.i64").unlink()
+    read = read_run(run)
+    assert (len(read.ranges), read.notes) == (0, ())
+
+
 def test_names_that_are_missing_are_question_marks(run: Path) -> None:
     (run / "rank0" / "names.json").write_text('["step", "data"]')
     read = read_run(run)

@@ -116,6 +116,8 @@ def _read_ranges(path: Path) -> tuple[Ranges, list[str]]:
     try:
         size = path.stat().st_size
     except FileNotFoundError:
+        if (path.parent / "counts.json").exists():  # written when the rows are: there were none
+            return Ranges.of([]), []
         return Ranges.of([]), [f"{place} is missing: killed before it was first saved?"]
     rows, torn_bytes = divmod(size, ROW_BYTES)
     notes = []
