@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from made_runs import MS, site, trace
 
-from trainscope.analysis.syncs import per_step, unwanted_lines, waiting_lines
+from trainscope.analysis.syncs import entries, per_step, unwanted_lines, waiting_lines
 
 
 def test_a_line_is_put_together_over_phases_and_threads() -> None:
@@ -29,7 +29,7 @@ def test_lines_are_ordered_by_wait_per_step_then_count() -> None:
         site(line=3, count=480, blocked_ns_median=1 * MS),
         site(line=4, count=48, blocked_ns_median=20 * MS),
     )
-    assert [line.sites[0].line for line in waiting_lines(sites, 480)] == [4, 3, 2, 1]
+    assert [line.site.line for line in waiting_lines(sites, 480)] == [4, 3, 2, 1]
 
 
 def test_only_unasked_waits_of_training_are_unwanted() -> None:
@@ -43,11 +43,35 @@ def test_only_unasked_waits_of_training_are_unwanted() -> None:
         ),
     )
     made = trace(syncs=sites)
-    assert [line.sites[0].line for line in unwanted_lines(made, 480)] == [1]
-    assert [line.sites[0].line for line in unwanted_lines(made, 0)] == [1, 4, 7]
+    assert [line.site.line for line in unwanted_lines(made, 480)] == [1]
+    assert [line.site.line for line in unwanted_lines(made, 0)] == [1, 4, 7]
 
 
 def test_waits_per_step_are_known_of_training_only() -> None:
     assert per_step(site(count=120), 480) == 0.25
     assert per_step(site(during="setup"), 480) is None
     assert per_step(site(), 0) is None
+
+
+def test_steps_of_several_sites_are_told_only_where_their_numbers_leave_one_answer() -> None:
+    def steps_of(*seen: int) -> int:
+        parts = [site(phase=str(i), count=n, steps=n) for i, n in enumerate(seen)]
+        (entry,) = entries(parts, 48)
+        return entry.site.steps
+
+    assert steps_of(48, 48) == 48
+    assert steps_of(48, 1) == 48
+    assert steps_of(50) == 50  # one site is left as it is
+    assert steps_of(3, 3) == 0  # 3 to 6
+    assert steps_of(3, 0) == 0  # not counted
+
+
+def test_an_entry_is_of_one_thread_and_one_reason() -> None:
+    parts = (
+        site(),
+        site(thread="autograd"),
+        site(during="evaluation"),
+        site(allowed="checkpoint"),
+        site(function="another"),
+    )
+    assert [entry.site.count for entry in entries(parts, 480)] == [960, 480, 480, 480]

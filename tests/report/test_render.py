@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from made_runs import INFO, ITEM, full_trace, site, step_rows, trace
+from made_runs import ARMED, INFO, ITEM, MS, NAMES, full_trace, site, step_rows, trace
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -38,10 +38,54 @@ def dry_trace() -> Trace:
     untimed = {"timed": 0, "blocked_ns_total": 0, "blocked_ns_median": None}
     info = INFO.model_copy(update={"dry_run": True, "device": None})
     sites = (site(count=20, **untimed), site(line=57, kind="bool", code="TS103", **untimed))
-    return trace(step_rows(20), info=info, syncs=sites)
+    detector = replace(
+        ARMED,
+        dry_run=True,
+        armed_steps=20,
+        disarmed=("steps 3-4: off",),
+        cannot_see=(
+            "dry run: how long a wait would block, and whether the copy it waits for is slow",
+            "dry run: syncs inside CUDA libraries and custom CUDA extensions",
+            "dry run: everything after its own fault: LookupError: ours",
+        ),
+    )
+    return trace(step_rows(20), info=info, syncs=sites, detector=detector)
 
 
-TRACES = {"full": full_trace, "clean": trace, "ranks": ranks_trace, "dry": dry_trace}
+def odd_trace() -> Trace:
+    """Long steps, ranges that are no phases, a rare line, one line in two phases."""
+    rows = step_rows(50, wall_us=(20_400,) * 24 + (1_020_400,))
+    begins = {step: start for step, _, depth, start, _ in rows if depth == 0}
+    inside = [
+        (step, 5, 2, begin + 2 * MS, begin + 3 * MS + half * MS // 2)  # in forward
+        for step, begin in begins.items()
+        for half in range(1 + step % 2)
+    ]
+    outside = [(-1, 6, 1, 0, 900), (-1, 7, 2, 10, 500), (-1, 7, 2, 510, 800)]
+    ordered = sorted([*rows, *inside, *outside], key=lambda row: (row[4], -row[2]))
+    sites = (
+        site(
+            count=100,
+            timed=100,
+            blocked_ns_median=2 * MS,
+            phase="h2d",
+            caller="/home/me/project/a.py:1",
+            steps=50,
+        ),
+        site(count=40, timed=0, blocked_ns_total=0, blocked_ns_median=None, phase=None, steps=40),
+        site(line=50, count=9, timed=9, blocked_ns_median=900_000, steps=3, caller=None),
+    )
+    names = (*NAMES, "attention", "validation", "batch")
+    return trace(ordered, names=names, syncs=sites)
+
+
+TRACES = {
+    "full": full_trace,
+    "clean": trace,
+    "ranks": ranks_trace,
+    "dry": dry_trace,
+    "odd": odd_trace,
+}
 
 
 def check(name: str, made: str) -> None:
@@ -118,7 +162,20 @@ def test_a_wait_in_evaluation_is_listed_apart_with_its_advice() -> None:
 
 def test_str_of_a_report_is_its_text() -> None:
     report = build(full_trace())
-    assert str(report) == text.render(report, width=100)
+    assert str(report) == text.render(report)
+
+
+def test_the_width_is_the_terminals_and_80_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = build(full_trace())
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.__stdout__", StringIO())
+    assert text.render(report) == text.render(report, width=80)
+    monkeypatch.setenv("COLUMNS", "120")
+    assert text.render(report) == text.render(report, width=120)
+    monkeypatch.setenv("COLUMNS", "3")
+    assert text.render(report) == text.render(report, width=40)
 
 
 @pytest.mark.parametrize("name", TRACES)

@@ -14,6 +14,9 @@ from trainscope.trace.trace import Trace
 
 UNTIMED = {"timed": 0, "blocked_ns_total": 0, "blocked_ns_median": None}
 DRY = INFO.model_copy(update={"dry_run": True, "device": None})
+NO_STEP_DRY = DRY.model_copy(
+    update={"counted_by": "cannot tell: no training backward was seen on the main thread"}
+)
 
 
 def uncounted(reason: str) -> Trace:
@@ -41,6 +44,16 @@ CASES = {
         trace(syncs=(site(blocked_ns_median=10_500, source=""),)),
         "train.py:42 made the CPU wait 10.5 µs of every 20.4 ms step; what removing it would gain "
         "is not known from this run.",
+    ),
+    "many waits in few steps": (
+        trace(syncs=(site(count=960, timed=960, steps=3),)),
+        "train.py:42 made the CPU wait 960 times in 3 of 480 steps of 20.4 ms, 10.7 ms each "
+        "(`if loss.item() > 1e9:`); what removing it would gain is not known from this run.",
+    ),
+    "one line in two ways": (
+        trace(syncs=(ITEM, site(kind="bool", **UNTIMED))),
+        "train.py:42 made the CPU wait 10.7 ms of every 20.4 ms step (`if loss.item() > 1e9:`); "
+        "what removing it would gain is not known from this run.",
     ),
     "a wait of unknown length": (
         trace(syncs=(site(**UNTIMED),)),
@@ -99,17 +112,30 @@ CASES = {
     ),
     "nothing at all": (
         trace([], detector=None),
-        "No step was recorded; whether anything made the CPU wait was not saved.",
+        "No training step was seen (counted by scope.steps); whether anything made the CPU wait "
+        "was not saved.",
     ),
-    "no step": (trace([]), "No step was recorded. No sync was seen outside steps either."),
+    "no step": (
+        trace([]),
+        "No training step was seen (counted by scope.steps). No sync was seen outside steps "
+        "either.",
+    ),
+    "no step, and nothing says how it was looked for": (
+        trace([], info=INFO.model_copy(update={"counted_by": None})),
+        "No training step was seen. No sync was seen outside steps either.",
+    ),
+    "no step but an evaluation": (
+        trace([], syncs=(site(during="evaluation"),)),
+        "No training step was seen (counted by scope.steps). 1 line waited outside training steps.",
+    ),
     "no step but waits": (
         trace([], syncs=(site(during="setup", count=20, timed=20, blocked_ns_total=12_000_000),)),
-        "No step was recorded. train.py:42 made the CPU wait 20 times, 12.0 ms in all "
-        "(`if loss.item() > 1e9:`); what removing it would gain is not known from this run.",
+        "No training step was seen (counted by scope.steps). train.py:42 made the CPU wait 20 "
+        "times, 12.0 ms in all (`if loss.item() > 1e9:`); what removing it would gain is not known from this run.",
     ),
     "steps cannot be told": (
         replace(uncounted("two loops run a backward"), syncs=(site(during="setup", **UNTIMED),)),
-        "Steps could not be counted (cannot tell: two loops run a backward). train.py:42 made the "
+        "No training step was seen (cannot tell: two loops run a backward). train.py:42 made the "
         "CPU wait 480 times (`if loss.item() > 1e9:`); what removing it would gain is not known "
         "from this run.",
     ),
@@ -132,7 +158,44 @@ CASES = {
     ),
     "dry run without steps": (
         trace([], info=DRY, syncs=(site(count=1, during="setup", **UNTIMED),)),
-        "Dry run: 1 line would make the CPU wait for the GPU; first train.py:42 (1 time).",
+        "Dry run. No training step was seen (counted by scope.steps). Outside steps 1 line would "
+        "make the CPU wait for the GPU; first train.py:42 (1 time).",
+    ),
+    "dry run without steps, clean": (
+        replace(uncounted("no training backward was seen on the main thread"), info=NO_STEP_DRY),
+        "Dry run. No training step was seen (cannot tell: no training backward was seen on the "
+        "main thread). No line outside steps would make the CPU wait for the GPU either.",
+    ),
+    "dry run without steps, evaluation": (
+        trace([], info=NO_STEP_DRY, syncs=(site(during="evaluation", **UNTIMED),)),
+        "Dry run. No training step was seen (cannot tell: no training backward was seen on the "
+        "main thread). 1 line would wait outside training steps.",
+    ),
+    "dry run, rarely and in each step": (
+        trace(
+            step_rows(20),
+            info=DRY,
+            syncs=(
+                site(count=60, steps=3, line=5, **UNTIMED),
+                site(count=20, steps=20, line=6, **UNTIMED),
+                site(count=40, steps=20, line=7, **UNTIMED),
+            ),
+        ),
+        "Dry run: 3 lines would make the CPU wait for the GPU in 20 steps; first train.py:7 "
+        "(40 times).",
+    ),
+    "dry run, one line in two ways and two phases": (
+        trace(
+            step_rows(20),
+            info=DRY,
+            syncs=(
+                site(count=20, phase="h2d", **UNTIMED),
+                site(count=20, phase=None, **UNTIMED),
+                site(count=20, kind="bool", **UNTIMED),
+            ),
+        ),
+        "Dry run: 1 line would make the CPU wait for the GPU in 20 steps; first train.py:42 "
+        "(40 times).",
     ),
     "dry run, clean": (
         trace(step_rows(20), info=DRY),

@@ -10,10 +10,22 @@ from numpy.typing import NDArray
 from trainscope.trace.ranges import Ranges
 from trainscope.trace.trace import Trace
 
-__all__ = ["PhaseTimes", "StepTimes", "ranges_per_step", "time_phases", "time_steps"]
+__all__ = [
+    "LONG_OVER_MEDIAN",
+    "PhaseTimes",
+    "StepTimes",
+    "few_names",
+    "places_of",
+    "ranges_per_step",
+    "time_phases",
+    "time_steps",
+]
 
 WARM_UP_FROM_STEPS = 5
 """From this many steps on the first is left out: it allocates, compiles and tunes."""
+LONG_OVER_MEDIAN = 5
+"""From over this many times the median a step is a long one: it does something that others do not,
+and shares of all time would show that and nothing else."""
 MAX_PHASES = 40
 """Phase names reported, by total time; a name made anew each step would give as many as steps."""
 
@@ -32,6 +44,13 @@ class StepTimes:
     left_out_warm_up: int
     left_out_captured: int
 
+    @property
+    def is_long(self) -> NDArray[np.bool_]:
+        """For each measured step, whether it took more than `LONG_OVER_MEDIAN` times the median."""
+        if not len(self.step):
+            return np.zeros(0, dtype=bool)
+        return self.duration_ns > LONG_OVER_MEDIAN * float(np.median(self.duration_ns))
+
 
 @dataclass(frozen=True, eq=False)
 class PhaseTimes:
@@ -41,6 +60,8 @@ class PhaseTimes:
     per_step_ns: NDArray[np.float64]
     """Its time summed within a step, for each step that has it; whole nanoseconds."""
     total_ns: int
+    share: float
+    """Of the time of the measured steps that are no long ones."""
     first_offset_ns: float
     """Mean time from a step's start to the phase's first: the order of phases in a step."""
 
@@ -78,12 +99,14 @@ def time_phases(trace: Trace, steps: StepTimes) -> tuple[PhaseTimes, ...]:
         return ()
     ranges = trace.ranges
     rows = np.flatnonzero((ranges.depth == 1) & (ranges.step >= 0))
-    place = _places(ranges.step[rows], steps.step)
+    place = places_of(ranges.step[rows], steps.step)
     rows, place = rows[place >= 0], place[place >= 0]
     if not len(rows):
         return ()
     duration_ns = ranges.end_ns[rows] - ranges.start_ns[rows]
-    name_id = _few(ranges.name_id[rows], len(trace.names))
+    usual = ~steps.is_long
+    usual_ns = max(int(steps.duration_ns[usual].sum()), 1)
+    name_id = few_names(ranges.name_id[rows], len(trace.names))
     total_ns = np.bincount(name_id, weights=duration_ns)
     longest = np.argsort(-total_ns, kind="stable")[:MAX_PHASES]
     phases = []
@@ -99,6 +122,7 @@ def time_phases(trace: Trace, steps: StepTimes) -> tuple[PhaseTimes, ...]:
                 name=trace.name(int(i)),
                 per_step_ns=per_step_ns[has].astype(np.float64),
                 total_ns=int(total_ns[i]),
+                share=float(per_step_ns[usual].sum()) / usual_ns,
                 first_offset_ns=float(offset_ns.mean()),
             )
         )
@@ -111,13 +135,15 @@ def ranges_per_step(ranges: Ranges, steps: StepTimes) -> float:
     return inside / steps.count if steps.count else 0.0
 
 
-def _few(name_id: Ns, names: int) -> Ns:
+def few_names(name_id: Ns, names: int) -> Ns:
     """The ids with those past the list of names put together, so that no table grows with them."""
     return np.minimum(name_id, names)
 
 
-def _places(step: Ns, kept: Ns) -> Ns:
+def places_of(step: Ns, kept: Ns) -> Ns:
     """Where each ``step`` stands in the sorted ``kept``; -1 where it does not."""
+    if not len(kept):
+        return np.full(len(step), -1)
     if (np.diff(kept) == 1).all():  # no gap: no search
         inside = (step >= kept[0]) & (step <= kept[-1])
         return np.where(inside, step - kept[0], -1)

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trainscope.analysis.ranges import time_ranges
 from trainscope.analysis.ranks import compare_ranks
-from trainscope.analysis.steps import (
-    PhaseTimes,
-    StepTimes,
-    ranges_per_step,
-    time_phases,
-    time_steps,
-)
-from trainscope.analysis.syncs import per_step, unwanted_lines
+from trainscope.analysis.steps import StepTimes, ranges_per_step, time_phases, time_steps
+from trainscope.analysis.syncs import unwanted_lines
+from trainscope.report.build_syncs import as_syncs, race
+from trainscope.report.build_times import as_phase, as_ranges, as_steps
 from trainscope.report.findings import find
 from trainscope.report.model import (
     CaptureReport,
     DetectorReport,
-    LeftOut,
     MetricsReport,
     Overhead,
-    Phase,
     RanksReport,
     RankSteps,
     RankSync,
     Report,
     RunReport,
     SinkReport,
-    Spread,
-    StepsReport,
-    Sync,
 )
 from trainscope.report.verdict import verdict
 from trainscope.report.wording import relative_path
-from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
 
 __all__ = ["build"]
@@ -51,10 +40,10 @@ def build(trace: Trace) -> Report:
     ``idle`` and ``what_if`` are null: they need GPU times, which a live recording has none of.
     """
     times = time_steps(trace)
-    phases = time_phases(trace, times)
+    ranges, ranges_left_out = time_ranges(trace, times)
     lines = unwanted_lines(trace, times.count)
     info = trace.info
-    steps = _steps(trace, times)
+    steps = as_steps(trace, times)
     return Report(
         run=RunReport(
             dir=str(trace.path),
@@ -68,8 +57,10 @@ def build(trace: Trace) -> Report:
         ),
         verdict=verdict(trace, steps, lines),
         steps=steps,
-        phases=[_phase(phase, times) for phase in phases],
-        syncs=_syncs(trace.syncs, times.count, info.cwd),
+        phases=[as_phase(phase) for phase in time_phases(trace, times)],
+        ranges=as_ranges(ranges),
+        ranges_left_out=ranges_left_out,
+        syncs=as_syncs(trace, lines, times.count),
         idle=None,
         what_if=None,
         findings=find(trace, steps, lines),
@@ -83,66 +74,6 @@ def build(trace: Trace) -> Report:
     )
 
 
-def _spread(ns: NDArray[np.int64] | NDArray[np.float64]) -> Spread:
-    p10, median, p90 = (float(np.percentile(ns, q)) / NS_PER_MS for q in (10, 50, 90))
-    return Spread(median=median, p10=p10, p90=p90)
-
-
-def _steps(trace: Trace, times: StepTimes) -> StepsReport:
-    return StepsReport(
-        count=times.count,
-        optimizer_steps=trace.counts.optimizer_steps,
-        counted_by=trace.info.counted_by,
-        wall_ms=_spread(times.duration_ns) if len(times.step) else None,
-        left_out=LeftOut(warm_up=times.left_out_warm_up, captured=times.left_out_captured),
-    )
-
-
-def _phase(phase: PhaseTimes, times: StepTimes) -> Phase:
-    return Phase(
-        name=phase.name,
-        per_step_ms=_spread(phase.per_step_ns),
-        where="host",
-        steps=len(phase.per_step_ns),
-        share=phase.total_ns / max(int(times.duration_ns.sum()), 1),
-    )
-
-
-def _syncs(sites: Sequence[SyncSite], steps: int, cwd: str | None) -> list[Sync]:
-    """Longest total wait first, then most frequent."""
-    ordered = sorted(
-        sites, key=lambda site: (-site.blocked_ns_total, -site.count, site.file, site.line)
-    )
-    return [_sync(site, steps, cwd) for site in ordered]
-
-
-def _sync(site: SyncSite, steps: int, cwd: str | None) -> Sync:
-    return Sync(
-        code=site.code,
-        kind=site.kind,
-        explicit=site.explicit,
-        allowed=site.allowed,
-        file=relative_path(site.file, cwd),
-        line=site.line,
-        function=site.function,
-        source=site.source,
-        caller=None if site.caller is None else relative_path(site.caller, cwd),
-        via=site.via,
-        phase=site.phase,
-        thread=site.thread,
-        during=site.during,
-        count=site.count,
-        per_step=per_step(site, steps),
-        timed=site.timed,
-        blocked_ms_total=site.blocked_ns_total / NS_PER_MS if site.timed else None,
-        blocked_ms_median=(
-            None if site.blocked_ns_median is None else site.blocked_ns_median / NS_PER_MS
-        ),
-        gain_ms_per_step=None,
-        advice=site.advice,
-    )
-
-
 def _detector(trace: Trace) -> DetectorReport | None:
     state = trace.detector
     if state is None:
@@ -152,7 +83,7 @@ def _detector(trace: Trace) -> DetectorReport | None:
         armed_steps=state.armed_steps,
         disarmed=list(state.disarmed),
         cannot_see=list(state.cannot_see),
-        races=_syncs(state.races, 0, trace.info.cwd),
+        races=[race(site, trace.info.cwd) for site in state.races],
     )
 
 
@@ -173,7 +104,12 @@ def _capture(trace: Trace) -> CaptureReport | None:
     if state is None:
         return None
     missing = [*state.missing, *([state.note] if state.note else [])]
-    return CaptureReport(windows=len(state.windows), complete=state.complete, missing=missing)
+    return CaptureReport(
+        windows=len(state.windows),
+        complete=state.complete,
+        missing=missing,
+        files=[f"rank{trace.rank}/{each.file}" for each in state.windows if each.file],
+    )
 
 
 def _metrics(trace: Trace) -> MetricsReport | None:

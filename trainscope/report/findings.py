@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trainscope.analysis.syncs import Line
 from trainscope.catalogue.codes import CODES, RACE
@@ -29,7 +29,7 @@ def find(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> list[Findin
 
 
 def _sync(line: Line, steps: StepsReport, cwd: str | None) -> Finding:
-    site = line.sites[0]
+    site = line.site
     where = site_name(line, cwd)
     kind = KINDS.get(site.kind)
     evidence = wait_in_words(line, steps)
@@ -77,13 +77,7 @@ def _capture(trace: Trace) -> list[Finding]:
         return []
     if not state.windows:
         asked = f"schedule {trace.info.schedule}" if trace.info.schedule else "a schedule was given"
-        return [
-            _own(
-                "TS504",
-                state.note or asked,
-                "let the loop run for at least skip_first + wait + warmup + active steps",
-            )
-        ]
+        return [_own("TS504", state.note or asked, _long_enough(trace.info.schedule or {}))]
     if state.complete:
         return []
     lacking = "; ".join([*state.missing, *([state.note] if state.note else [])])
@@ -94,3 +88,13 @@ def _capture(trace: Trace) -> list[Finding]:
             "let the loop run to the end of the window, with no other profiler at work",
         )
     ]
+
+
+def _long_enough(schedule: Mapping[str, object]) -> str:
+    """What the loop has to run through for one window, with the numbers where they are known."""
+    parts = [(name, schedule.get(name)) for name in ("skip_first", "wait", "warmup", "active")]
+    known = [(name, number) for name, number in parts if isinstance(number, int) and number]
+    if not known:
+        return "let the loop run for at least wait + warmup + active steps"
+    sum_of = " + ".join(f"{name} {number}" for name, number in known)
+    return f"let the loop run for at least {sum(n for _, n in known)} steps ({sum_of})"

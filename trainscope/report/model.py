@@ -18,9 +18,11 @@ __all__ = [
     "IdleCause",
     "IdleReport",
     "LeftOut",
+    "LongSteps",
     "MetricsReport",
     "Overhead",
     "Phase",
+    "RangeReport",
     "RankSteps",
     "RankSync",
     "RanksReport",
@@ -70,6 +72,19 @@ class LeftOut(_Part):
     """Steps in captured windows: profiling slows them."""
 
 
+class LongSteps(_Part):
+    """Measured steps that took more than ``over_median`` times the median."""
+
+    over_median: float
+    count: int
+    of: int
+    """How many steps were measured."""
+    share: float
+    """Of the time of all measured steps."""
+    first: list[int]
+    """Numbers of the first ones."""
+
+
 class StepsReport(_Part):
     """How many steps, and how long they took on the CPU."""
 
@@ -78,6 +93,8 @@ class StepsReport(_Part):
     counted_by: str | None
     wall_ms: Spread | None
     left_out: LeftOut = LeftOut(warm_up=0, captured=0)
+    long: LongSteps | None = None
+    """None where there is none."""
 
 
 class Phase(_Part):
@@ -89,11 +106,27 @@ class Phase(_Part):
     steps: int | None = None
     """Measured steps that have this phase; the spread is over these."""
     share: float | None = None
-    """Of the time of all measured steps."""
+    """Of the time of the measured steps, long ones left out: they hold something else."""
+
+
+class RangeReport(_Part):
+    """The ranges of one name at one depth that are no phases."""
+
+    name: str
+    depth: int
+    inside: str | None
+    """The outermost range around most of them: in steps the phase."""
+    in_steps: bool
+    calls: int
+    steps: int | None
+    """Measured steps that have it; null outside steps."""
+    per_step_ms: Spread | None
+    """Its time summed within each step that has it; null outside steps."""
+    total_ms: float
 
 
 class Sync(_Part):
-    """One site under one phase, thread and ``during``."""
+    """One line that waits in one way, on one thread and in one ``during``."""
 
     code: str
     kind: str
@@ -104,19 +137,27 @@ class Sync(_Part):
     function: str
     source: str
     caller: str | None = None
+    """The most frequent one."""
+    callers: int | None = None
+    """Distinct callers seen."""
     via: str | None
     phase: str | None
+    """That of most of the waits."""
     thread: str
     during: str
     count: int
     per_step: float | None
     """Waits per step; null outside training steps."""
+    steps: int | None = None
+    """Distinct steps it was seen in; null where that is not known."""
     timed: int | None = None
     """How many of ``count`` the blocked times are known of."""
     blocked_ms_total: float | None
     blocked_ms_median: float | None
     gain_ms_per_step: float | None
     advice: str
+    no_gpu_branch: bool = False
+    """Seen in a dry run, on a line that a machine with a GPU does not run."""
 
 
 IdleCause = Literal["sync", "launch", "data", "copy", "communication", "other"]
@@ -189,6 +230,8 @@ class CaptureReport(_Part):
     windows: int
     complete: bool
     missing: list[str]
+    files: list[str] = []
+    """The traces, as paths in the run directory."""
 
 
 class SinkReport(_Part):
@@ -252,7 +295,12 @@ class Report(_Part):
     verdict: str
     steps: StepsReport
     phases: list[Phase]
+    ranges: list[RangeReport] = []
+    """Those inside phases and outside steps, most time first."""
+    ranges_left_out: int = 0
+    """Further names, each of less time."""
     syncs: list[Sync]
+    """The lines to look at, worst first, then the others, longest wait first."""
     idle: IdleReport | None
     what_if: WhatIf | None
     findings: list[Finding]
@@ -267,7 +315,7 @@ class Report(_Part):
     """What is missing or damaged in the files."""
 
     def __str__(self) -> str:
-        """The report as text, 100 columns wide, without colour."""
+        """The report as text without colour, as wide as the terminal; 80 where it is none."""
         from trainscope.report.text import render
 
         return render(self)

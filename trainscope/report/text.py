@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from io import StringIO
 
@@ -9,20 +10,27 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from trainscope.report.model import Report
-from trainscope.report.text_parts import hanging, heading, plain, table
+from trainscope.report.text_captures import captures_section
+from trainscope.report.text_parts import hanging, heading, plain
 from trainscope.report.text_ranks import ranks_section
 from trainscope.report.text_syncs import syncs_section
-from trainscope.report.wording import count_of, duration
+from trainscope.report.text_times import times_sections
+from trainscope.report.text_unseen import in_short
+from trainscope.report.wording import count_of
 
 __all__ = ["render", "show"]
 
-_WIDE = 72
-"""Columns from which a table has room for percentiles."""
-_ABOUT_CAPTURES = ("TS504", "TS505", "TS506")
+_NO_TERMINAL = (80, 24)
+_NARROWEST = 40
 
 
-def render(report: Report, *, width: int = 100) -> str:
-    """The report as text of at most ``width`` columns, without colour."""
+def render(report: Report, *, width: int | None = None) -> str:
+    """The report as text of at most ``width`` columns, without colour.
+
+    None: as wide as ``COLUMNS`` says or the terminal is, 80 columns where standard output is none.
+    """
+    if width is None:
+        width = max(shutil.get_terminal_size(_NO_TERMINAL).columns, _NARROWEST)
     file = StringIO()
     console = Console(file=file, width=width, color_system=None, force_terminal=False)
     show(report, console)
@@ -38,12 +46,11 @@ def show(report: Report, console: Console) -> None:
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     yield Text(plain(report.verdict), style="bold")
     yield Text("\n" + _run(report), style="dim")
-    yield from _steps(report)
-    yield from _phases(report, width)
+    yield from times_sections(report, width)
     yield from syncs_section(report)
     yield from ranks_section(report)
     yield from _metrics(report)
-    yield from _captures(report)
+    yield from captures_section(report)
     yield from _not_seen(report)
 
 
@@ -57,59 +64,6 @@ def _run(report: Report) -> str:
         f"trainscope {run.trainscope}" if run.trainscope else None,
     ]
     return ", ".join(part for part in parts if part)
-
-
-def _steps(report: Report) -> Iterator[RenderableType]:
-    steps = report.steps
-    dry = report.run.dry_run
-    yield heading("Steps (times of the dry run, not of training)" if dry else "Steps")
-    counted = [count_of(steps.count, "step")]
-    if steps.optimizer_steps is not None:
-        counted.append(count_of(steps.optimizer_steps, "optimizer step"))
-    if steps.counted_by:
-        counted.append(f"counted by {steps.counted_by}")
-    yield hanging("", plain(", ".join(counted)))
-    if steps.wall_ms is not None:
-        wall = steps.wall_ms
-        times = (
-            f"{duration(wall.median)} median, {duration(wall.p10)} to {duration(wall.p90)} "
-            "(10th to 90th percentile)"
-        )
-        out = [
-            f"{number:,} {what}"
-            for number, what in (
-                (steps.left_out.warm_up, "warm-up"),
-                (steps.left_out.captured, "captured"),
-            )
-            if number
-        ]
-        yield hanging("", times + (f", {' and '.join(out)} left out" if out else ""))
-    if report.overhead is not None:
-        cost = duration(report.overhead.per_step_us / 1e3)
-        share = report.overhead.share
-        yield hanging(
-            "", f"trainscope itself: {cost} a step" + ("" if share is None else f" ({share:.1%})")
-        )
-
-
-def _phases(report: Report, width: int) -> Iterator[RenderableType]:
-    if not report.phases:
-        return
-    spreads = ("p10", "p90") if width >= _WIDE else ()
-    grid = table("phase", "median", *spreads, "share", "steps")
-    for phase in report.phases:
-        spread = phase.per_step_ms
-        grid.add_row(
-            Text(plain(phase.name)),
-            duration(spread.median),
-            *(duration(getattr(spread, name)) for name in spreads),
-            "" if phase.share is None else f"{phase.share:.1%}",
-            "" if phase.steps is None else f"{phase.steps:,}",
-        )
-    rest = 1 - sum(phase.share or 0 for phase in report.phases)
-    grid.add_row("outside phases", "", *("" for _ in spreads), f"{max(rest, 0):.1%}", "")
-    yield heading("Phases: CPU time in a step")
-    yield grid
 
 
 def _metrics(report: Report) -> Iterator[RenderableType]:
@@ -133,23 +87,9 @@ def _metrics(report: Report) -> Iterator[RenderableType]:
         yield hanging("", plain(", ".join(words)))
 
 
-def _captures(report: Report) -> Iterator[RenderableType]:
-    capture = report.capture
-    if capture is None:
-        return
-    yield heading("Captured windows")
-    state = "complete" if capture.complete and capture.windows else "not complete"
-    yield hanging("", f"{count_of(capture.windows, 'window')}, {state}")
-    for missing in capture.missing:
-        yield hanging("- ", plain(missing))
-    for finding in report.findings:
-        if finding.code in _ABOUT_CAPTURES:
-            yield hanging("→ ", plain(finding.advice), style="green")
-
-
 def _not_seen(report: Report) -> Iterator[RenderableType]:
     detector = report.detector
-    points = [] if detector is None else [*detector.disarmed, *detector.cannot_see]
+    points = [] if detector is None else [*detector.disarmed, *in_short(detector.cannot_see)]
     points += [*report.not_seen, *report.notes]
     if points:
         yield heading("What could not be seen")

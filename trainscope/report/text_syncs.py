@@ -17,6 +17,7 @@ __all__ = ["syncs_section"]
 MAX_FULL = 20
 MAX_SHORT = 20
 _NUMBER_WIDTH = 10
+_DURING = {"training": "", "between": " between steps"}
 _NOT_GAIN = (
     "Blocked time is not what a line costs: a step gets shorter only by the time in which the GPU "
     "has nothing to do. Take the line out and compare the steps."
@@ -53,7 +54,7 @@ def syncs_section(report: Report) -> Iterator[RenderableType]:
         columns = ["count", "per step"] if dry else ["count", "per step", "blocked", "in all"]
         yield _Row("", columns, style="dim")
         for sync in full[:MAX_FULL]:
-            yield from _in_full(sync, dry)
+            yield from _in_full(sync, report)
         yield from _rest(len(full) - MAX_FULL)
         if not dry:
             yield hanging("", _NOT_GAIN, style="dim")
@@ -61,7 +62,9 @@ def syncs_section(report: Report) -> Iterator[RenderableType]:
         yield heading("Other waits: asked for, allowed, or outside training steps")
         for sync in short[:MAX_SHORT]:
             yield from _in_short(sync)
-            if sync.during == "evaluation" and not sync.explicit and sync.allowed is None:
+            if sync.during == "evaluation" and not (
+                sync.explicit or sync.allowed is not None or sync.no_gpu_branch
+            ):
                 yield _advice(sync)
         yield from _rest(len(short) - MAX_SHORT)
     races = [] if report.detector is None else report.detector.races
@@ -73,16 +76,18 @@ def syncs_section(report: Report) -> Iterator[RenderableType]:
 
 
 def _is_unwanted(sync: Sync, report: Report) -> bool:
-    if sync.explicit or sync.allowed is not None:
+    if sync.explicit or sync.allowed is not None or sync.no_gpu_branch:
         return False
     if report.steps.count:
         return sync.during == "training"
-    return sync.during in ("setup", "training", "teardown")
+    return sync.during in ("setup", "training", "between", "teardown")
 
 
-def _in_full(sync: Sync, dry: bool) -> Iterator[RenderableType]:
-    numbers = [f"{sync.count:,}", "" if sync.per_step is None else f"{sync.per_step:.2f}"]
-    if not dry:
+def _in_full(sync: Sync, report: Report) -> Iterator[RenderableType]:
+    some = _some_steps(sync, report)
+    per_step = "" if some or sync.per_step is None else f"{sync.per_step:.2f}"
+    numbers = [f"{sync.count:,}", per_step]
+    if not report.run.dry_run:
         numbers += [
             "unknown" if ms is None else duration(ms)
             for ms in (sync.blocked_ms_median, sync.blocked_ms_total)
@@ -90,7 +95,7 @@ def _in_full(sync: Sync, dry: bool) -> Iterator[RenderableType]:
     yield _Row(" " * INDENT + plain(_place(sync)), numbers, style="bold")
     if sync.source:
         yield hanging("", plain(sync.source), indent=2 * INDENT, style="yellow")
-    yield hanging("", plain(_circumstances(sync)), indent=2 * INDENT)
+    yield hanging("", plain(_circumstances(sync, some)), indent=2 * INDENT)
     yield _advice(sync)
 
 
@@ -100,7 +105,9 @@ def _in_short(sync: Sync) -> Iterator[RenderableType]:
         parts.append("asked for")
     if sync.allowed is not None:
         parts.append(f"allowed: {sync.allowed}")
-    during = "" if sync.during == "training" else f" in {sync.during}"
+    if sync.no_gpu_branch:
+        parts.append("only where there is no GPU")
+    during = _DURING.get(sync.during, f" in {sync.during}")
     parts.append(count_of(sync.count, "time") + during)
     if sync.blocked_ms_total is not None:
         parts.append(f"{duration(sync.blocked_ms_total)} in all")
@@ -117,14 +124,26 @@ def _place(sync: Sync) -> str:
     return f"{sync.file}:{sync.line} in {sync.function}"
 
 
-def _circumstances(sync: Sync) -> str:
+def _some_steps(sync: Sync, report: Report) -> str:
+    """``in 3 of 48 steps``; empty where it was seen in all of them, and where that is not known."""
+    if sync.steps is None or sync.steps >= report.steps.count:
+        return ""
+    return f"in {sync.steps:,} of {count_of(report.steps.count, 'step')}"
+
+
+def _circumstances(sync: Sync, some_steps: str) -> str:
     parts = [f"{sync.code} {sync.kind}"]
+    if some_steps:
+        parts.append(some_steps)
     if sync.phase is not None:
         parts.append(f"in {sync.phase}")
     if sync.thread != "main":
         parts.append(f"on thread {sync.thread}")
-    if sync.caller is not None:
-        parts.append(f"called from {sync.caller}")
+    others = (sync.callers or 1) - 1
+    # one caller in the same file is most often the call of main(), which tells nobody anything
+    if sync.caller is not None and (others or sync.caller.rpartition(":")[0] != sync.file):
+        more = f" and {count_of(others, 'other place')}" if others else ""
+        parts.append(f"called from {sync.caller}{more}")
     if sync.via is not None:
         parts.append(f"through {sync.via}")
     if sync.timed is not None and 0 < sync.timed < sync.count:

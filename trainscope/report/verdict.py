@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainscope.analysis.gpu_branches import Place, never_with_gpu
 from trainscope.analysis.syncs import Line
 from trainscope.report.model import StepsReport
 from trainscope.report.wording import count_of, duration, places, relative_path
@@ -23,13 +24,13 @@ def verdict(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> str:
     """
     sentences = []
     dry = trace.info.dry_run
+    outside = len(_places_outside(trace, lines))
     if dry:
-        sentences.append(_dry_run(trace, steps, lines))
+        sentences.append(_dry_run(trace, steps, lines, outside))
     elif lines:
         sentences.extend(_waits(trace, steps, lines))
     else:
-        sentences.append(_no_wait(trace, steps))
-    outside = _lines_outside(trace, lines)
+        sentences.append(_no_wait(trace, steps, outside))
     if outside:
         waits = "would wait" if dry else "waited"
         sentences.append(f"{count_of(outside, 'line')} {waits} outside training steps.")
@@ -45,43 +46,45 @@ def verdict(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> str:
 
 def site_name(line: Line, cwd: str | None) -> str:
     """``train.py:42``."""
-    return f"{relative_path(line.sites[0].file, cwd)}:{line.sites[0].line}"
+    return f"{relative_path(line.site.file, cwd)}:{line.site.line}"
 
 
 def wait_in_words(line: Line, steps: StepsReport) -> str:
     """How long and how often a line waits: ``10.7 ms of every 20.4 ms step``, ``20 times``."""
     times = count_of(line.count, "time")
+    rare = 0 < line.steps < _ABOUT_ONCE * steps.count
     if steps.wall_ms is None or line.per_step is None:
         if line.blocked_ns_total is None:
             return times
         return f"{times}, {duration(line.blocked_ns_total / 1e6)} in all"
     step = duration(steps.wall_ms.median)
+    some = f"{line.steps:,} of " if rare else ""
+    often = f"{times} in {some}{count_of(steps.count, 'step')} of {step}"
     if line.blocked_ns_per_step is None or line.blocked_ns_median is None:
-        return f"{times} in {count_of(steps.count, 'step')} of {step}, for an unknown time"
-    if line.per_step >= _ABOUT_ONCE:
+        return f"{often}, for an unknown time"
+    if line.per_step >= _ABOUT_ONCE and not rare:
         return f"{duration(line.blocked_ns_per_step / 1e6)} of every {step} step"
-    wait = duration(line.blocked_ns_median / 1e6)
-    return f"{times} in {count_of(steps.count, 'step')} of {step}, {wait} each"
+    return f"{often}, {duration(line.blocked_ns_median / 1e6)} each"
 
 
 def _waits(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> list[str]:
     worst = lines[0]
     where = site_name(worst, trace.info.cwd)
-    source = worst.sites[0].source
+    source = worst.site.source
     shown = f" (`{_shortened(source)}`)" if source else ""
     how = wait_in_words(worst, steps)
     gain = "what removing it would gain is not known from this run"
     sentences = [] if steps.count else [_no_step(steps)]
     sentences.append(f"{where} made the CPU wait {how}{shown}; {gain}.")
-    if len(lines) > 1:
-        others = len(lines) - 1
+    others = len({line.place for line in lines}) - 1
+    if others:
         sentences.append(f"{count_of(others, 'more line')} made it wait too.")
     if trace.detector is not None and trace.detector.disarmed:
         sentences.append(f"The detector was disarmed in {places([*trace.detector.disarmed])}.")
     return sentences
 
 
-def _no_wait(trace: Trace, steps: StepsReport) -> str:
+def _no_wait(trace: Trace, steps: StepsReport, outside: int) -> str:
     detector = trace.detector
     length = "" if steps.wall_ms is None else f" of {duration(steps.wall_ms.median)}"
     ran = f"{count_of(steps.count, 'step')}{length}" if steps.count else ""
@@ -95,7 +98,7 @@ def _no_wait(trace: Trace, steps: StepsReport) -> str:
             "A dry run finds the lines that would wait for one."
         )
     if not steps.count:
-        return f"{_no_step(steps)} No sync was seen outside steps either."
+        return _no_step(steps) + ("" if outside else " No sync was seen outside steps either.")
     if detector.disarmed:
         return f"No sync seen, but the detector was disarmed in {places([*detector.disarmed])}."
     if detector.armed_steps < steps.count:
@@ -111,38 +114,52 @@ def _no_wait(trace: Trace, steps: StepsReport) -> str:
     return f"No sync in {ran} (detector armed in all of them)."
 
 
-def _lines_outside(trace: Trace, lines: Sequence[Line]) -> int:
-    """How many other lines wait unasked, none of them while compiling."""
-    counted = {(site.file, site.line) for line in lines for site in line.sites}
-    others = {
+def _places_outside(trace: Trace, lines: Sequence[Line]) -> frozenset[Place]:
+    """The other lines that wait unasked, none of them while compiling."""
+    others = frozenset(
         (site.file, site.line)
         for site in trace.syncs
         if not site.explicit
         and site.allowed is None
         and site.during not in ("training", "compilation")
-    }
-    return len(others - counted)
+    )
+    return others - {line.place for line in lines} - never_with_gpu(trace)
 
 
 def _no_step(steps: StepsReport) -> str:
-    if steps.counted_by and steps.counted_by.startswith("cannot tell"):
-        return f"Steps could not be counted ({steps.counted_by})."
-    return "No step was recorded."
+    how = steps.counted_by
+    if how is None:
+        return "No training step was seen."
+    reason = how if how.startswith("cannot tell") else f"counted by {how}"
+    return f"No training step was seen ({reason})."
 
 
-def _dry_run(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> str:
+def _dry_run(trace: Trace, steps: StepsReport, lines: Sequence[Line], outside: int) -> str:
     over = f" in {count_of(steps.count, 'step')}" if steps.count else ""
     if trace.detector is None:
         return f"Dry run{over}: what would make the CPU wait was not saved."
     if trace.detector.mode == "off":
         return f"Dry run{over}: the detector was off, so nothing was looked for."
+    if not steps.count:
+        return f"Dry run. {_no_step(steps)}{_dry_without_steps(trace, lines, outside)}"
     if not lines:
         return f"Dry run: no line would make the CPU wait for the GPU{over}."
-    first = f"{site_name(lines[0], trace.info.cwd)} ({count_of(lines[0].count, 'time')})"
-    return (
-        f"Dry run: {count_of(len(lines), 'line')} would make the CPU wait for the GPU{over}; "
-        f"first {first}."
-    )
+    return f"Dry run: {_would_wait(lines)}{over}; first {_first(trace, lines)}."
+
+
+def _dry_without_steps(trace: Trace, lines: Sequence[Line], outside: int) -> str:
+    if lines:
+        return f" Outside steps {_would_wait(lines)}; first {_first(trace, lines)}."
+    return "" if outside else " No line outside steps would make the CPU wait for the GPU either."
+
+
+def _would_wait(lines: Sequence[Line]) -> str:
+    places = len({line.place for line in lines})
+    return f"{count_of(places, 'line')} would make the CPU wait for the GPU"
+
+
+def _first(trace: Trace, lines: Sequence[Line]) -> str:
+    return f"{site_name(lines[0], trace.info.cwd)} ({count_of(lines[0].count, 'time')})"
 
 
 def _shortened(source: str) -> str:

@@ -34,7 +34,10 @@ class SyncSite:
     thread: str
     """``main`` (the loop's), ``autograd``, or the name of a helper thread."""
     during: str
-    """``setup``, ``training``, ``evaluation``, ``compilation`` or ``teardown``."""
+    """``setup``, ``training``, ``between``, ``evaluation``, ``compilation`` or ``teardown``.
+
+    ``between`` is outside the steps after the first and before the last.
+    """
     count: int
     """Waits over the whole program."""
     counted_internally: bool
@@ -46,6 +49,8 @@ class SyncSite:
     blocked_ns_median: int | None
     """Median over the timed waits, in nanoseconds; None when none was timed."""
     advice: str
+    steps: int = 0
+    """Distinct steps it was seen in; 0 where that was not counted."""
 
 
 @dataclass(frozen=True)
