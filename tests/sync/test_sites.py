@@ -23,8 +23,8 @@ def wait(sites: Sites, kind: str = "item", **given: Any) -> bool:
 
 def test_one_site_with_all_its_facts() -> None:
     sites = Sites()
-    for blocked_ns in (30, 10, 20):
-        new = wait(sites, blocked_ns=blocked_ns)  # the line
+    for blocked_ns, step in ((30, 6), (10, 6), (20, 7)):
+        new = wait(sites, blocked_ns=blocked_ns, step=step)  # the line
         assert new is (blocked_ns == 30)
     (site,) = sites.snapshot()
     line = sys._getframe(0).f_lineno - 3
@@ -33,9 +33,9 @@ def test_one_site_with_all_its_facts() -> None:
     assert facts == {
         "kind": "item", "code": "TS101", "explicit": False, "allowed": None,
         "file": HERE, "line": line, "function": "test_one_site_with_all_its_facts",
-        "source": "new = wait(sites, blocked_ns=blocked_ns)  # the line",
+        "source": "new = wait(sites, blocked_ns=blocked_ns, step=step)  # the line",
         "via": None, "phase": "forward", "thread": "main", "during": "training",
-        "count": 3, "counted_internally": False, "timed": 3,
+        "count": 3, "counted_internally": False, "steps": 2, "timed": 3,
         "blocked_ns_total": 60, "blocked_ns_median": 20, "advice": site.advice,
     }  # fmt: skip
     assert site.advice.startswith("keep the value on the GPU")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import sys
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
@@ -43,7 +43,8 @@ class SyncDetector:
         self.dry_run = dry_run if dry_run is not None else mode != "off" and not cuda_present()
         self.loop = LoopState() if loop is None else loop
         self._steps_only = loop is not None
-        self.loop.started |= loop is None  # by itself, all that it watches counts as the loop
+        if loop is None:  # by itself, all that it watches counts as the loop
+            self.loop.started, self.loop.check_inside = True, _everywhere
         self._installation = DRY if self.dry_run else LIVE
         self._sites = Sites()
         self._steps = ArmedSteps()
@@ -182,6 +183,7 @@ class SyncDetector:
             allowed=allowed,
             blocked_ns=blocked_ns,
             internal=internal,
+            step=self.loop.step if where.during == "training" else None,
         )
         if kind == "race" or allowed is not None:
             return None
@@ -214,12 +216,12 @@ class SyncDetector:
 
     def h2d_range(self) -> AbstractContextManager[object] | None:
         """See `trainscope.sync.observer.Observer`."""
-        loop = self.loop
-        wanted = loop.h2d is not None and loop.phase is None and loop.step is not None
-        if wanted and loop.h2d is not None and threading.get_ident() == loop.thread_id:
-            return loop.h2d()
-        return None
+        return self.loop.h2d_range(sys._getframe(1))
 
     def fail(self, fault: Exception) -> None:
         """See `trainscope.sync.observer.Observer`."""
         self.failed(fault)
+
+
+def _everywhere(frame: FrameType | None) -> bool:
+    return True

@@ -32,7 +32,8 @@ class SiteCounts:
 
     __slots__ = (
         "allowed", "callers", "count", "during", "file", "function", "internal", "kind", "line",
-        "phase", "samples", "source", "stride", "thread", "timed", "total_ns", "vias",
+        "phase", "samples", "source", "step", "steps", "stride", "thread", "timed", "total_ns",
+        "vias",
     )  # fmt: skip
 
     def __init__(
@@ -58,10 +59,23 @@ class SiteCounts:
         self.stride = 1
         self.callers: dict[_Place, int] = {}
         self.vias: dict[_Place, int] = {}
+        self.step: int | None = None
+        """The step it was last seen in."""
+        self.steps = 0
 
-    def add(self, caller: _Place, via: _Place, blocked_ns: int | None, internal: bool) -> None:
+    def add(
+        self,
+        caller: _Place,
+        via: _Place,
+        blocked_ns: int | None,
+        internal: bool,
+        step: int | None,
+    ) -> None:
         """Count one wait."""
         self.count += 1
+        if step is not None and step != self.step:
+            self.step = step
+            self.steps += 1
         if internal:
             self.internal = True
         _count(self.callers, caller, 1)
@@ -84,6 +98,8 @@ class SiteCounts:
         both = copy.copy(self)
         both.count += earlier.count
         both.internal |= earlier.internal
+        # what was seen in no step and is training's now was in the first turn of the loop
+        both.steps += earlier.steps or (1 if self.steps else 0)
         both.timed += earlier.timed
         both.total_ns += earlier.total_ns
         both.stride = max(self.stride, earlier.stride)
@@ -125,6 +141,7 @@ class SiteCounts:
             during=self.during,
             count=self.count,
             counted_internally=self.internal,
+            steps=self.steps,
             timed=self.timed,
             blocked_ns_total=self.total_ns,
             blocked_ns_median=int(statistics.median(self.samples)) if self.samples else None,

@@ -57,6 +57,7 @@ class Sites:
         allowed: str | None = None,
         blocked_ns: int | None = None,
         internal: bool = False,
+        step: int | None = None,
     ) -> bool:
         """Count one wait seen at `frame`, the innermost one; return whether its site is new.
 
@@ -81,7 +82,7 @@ class Sites:
                     self._counts[key] = counts
                 else:
                     self._follow(key, place, counts)
-            counts.add(blamed.caller, blamed.via, blocked_ns, internal)
+            counts.add(blamed.caller, blamed.via, blocked_ns, internal, step)
         return new
 
     # ---- the set-up, of which a part may turn out to have been training ---------------------
