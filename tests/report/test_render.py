@@ -126,6 +126,12 @@ def test_a_hostile_source_line_is_shown_and_obeyed_by_nothing() -> None:
     assert "\x1b" not in made
 
 
+def test_steps_that_cannot_be_told_are_counted_by_nothing() -> None:
+    info = INFO.model_copy(update={"counted_by": "cannot tell: two loops"})
+    made = text.render(build(trace([], info=info)), width=80)
+    assert "\n  0 steps, 480 optimizer steps, cannot tell: two loops\n" in made
+
+
 def test_long_paths_are_shown_whole_on_a_narrow_screen() -> None:
     file = "/data/" + "very/deep/" * 10 + "train.py"
     made = text.render(build(trace(syncs=(site(file=file),))), width=80)

@@ -131,7 +131,8 @@ CASES = {
     "no step but waits": (
         trace([], syncs=(site(during="setup", count=20, timed=20, blocked_ns_total=12_000_000),)),
         "No training step was seen (counted by scope.steps). train.py:42 made the CPU wait 20 "
-        "times, 12.0 ms in all (`if loss.item() > 1e9:`); what removing it would gain is not known from this run.",
+        "times, 12.0 ms in all (`if loss.item() > 1e9:`); what removing it would gain is not known "
+        "from this run.",
     ),
     "steps cannot be told": (
         replace(uncounted("two loops run a backward"), syncs=(site(during="setup", **UNTIMED),)),

@@ -36,7 +36,8 @@ def _steps(report: Report) -> Iterator[RenderableType]:
     if steps.optimizer_steps is not None:
         counted.append(count_of(steps.optimizer_steps, "optimizer step"))
     if steps.counted_by:
-        counted.append(f"counted by {steps.counted_by}")
+        unknown = steps.counted_by.startswith("cannot tell")
+        counted.append(steps.counted_by if unknown else f"counted by {steps.counted_by}")
     yield hanging("", plain(", ".join(counted)))
     if steps.wall_ms is not None:
         wall = steps.wall_ms
