@@ -179,7 +179,7 @@ def test_rows_that_nobody_takes_are_bounded_and_counted(
     assert recorder.rows_dropped == 8
 
 
-def test_the_loop_knows_setup_training_and_teardown(recorder: Recorder) -> None:
+def test_the_loop_knows_what_is_before_in_between_and_after_steps(recorder: Recorder) -> None:
     during = [recorder.loop.during()]
     recorder.begin_step(0)
     during.append(recorder.loop.during())
@@ -187,7 +187,7 @@ def test_the_loop_knows_setup_training_and_teardown(recorder: Recorder) -> None:
     during.append(recorder.loop.during())
     recorder.close_all()
     during.append(recorder.loop.during())
-    assert during == ["setup", "training", "training", "teardown"]
+    assert during == ["setup", "training", "between", "teardown"]
 
 
 def test_a_range_inside_one_of_its_own_name_closes_the_inner_one(recorder: Recorder) -> None:

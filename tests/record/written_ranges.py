@@ -16,7 +16,7 @@ class WrittenRanges:
         self.forwards = 0
         self.backwards = 0
         self.optimizer_steps = 0
-        self.on_event: Callable[[str], None] | None = None
+        self.on_event: Callable[[str], object] | None = None
         self.open_names: list[str] = []
         self.written: list[str] = []
 
@@ -29,6 +29,9 @@ class WrittenRanges:
         while len(self.open_names) > token:
             self.open_names.pop()
             self.written.append(")")
+
+    def close_aside(self, token: int) -> None:
+        self.close(token)
 
     @property
     def text(self) -> str:

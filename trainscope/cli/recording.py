@@ -65,16 +65,20 @@ class Recording:
             end_last=lambda: session.end_step(recorder.last_end_ns),
             drop=drop,
             claim=session.detector.claim_setup,
+            backdate=recorder.backdate_step,
+            optimizers=lambda: session.hooks.has_optimizers,
         )
         session.detector.follow_setup(self._inference.spot)
         recorder.on_event = self._on_event
+        recorder.loop.check_inside = self._inference.inside
         session.hooks.add_everything()
         stand_in.offer(self._step_aside, dry_run=session.settings.dry_run)
 
-    def _on_event(self, kind: str) -> None:
+    def _on_event(self, kind: str) -> bool:
         session, inference = self._session, self._inference
-        if session is not None and inference is not None:
-            inference.on_event(kind, within_optimizer=session.hooks.in_optimizer)
+        if session is None or inference is None:
+            return False
+        return inference.on_event(kind, within_optimizer=session.hooks.in_optimizer)
 
     def finish(self) -> None:
         """Write what is left and show the report; a fault here is told, the program's end stays."""
@@ -84,7 +88,7 @@ class Recording:
         if session is None or self._inference is None:
             return
         try:
-            session.recorder.on_event = None
+            session.recorder.on_event = session.recorder.loop.check_inside = None
             session.counted_by = self._inference.counted_by
             self._inference.finish()
             self._scope.close()
@@ -109,7 +113,7 @@ class Recording:
         session, self._session = self._session, None
         if session is None:
             return
-        session.recorder.on_event = None
+        session.recorder.on_event = session.recorder.loop.check_inside = None
         _say(
             "the program makes its own trainscope.Scope, so that one records; "
             f"nothing more goes to {session.directory.path}"

@@ -27,6 +27,7 @@ Row = tuple[int, int, int, int, int]
 STEP_NAME = "step"
 MAX_WAITING_ROWS = 1 << 20
 """Rows that wait when nothing takes them away: about 200 MB; then they are dropped and counted."""
+MAX_ASIDE = 64
 MAX_NAMES = 1 << 14
 """A range named anew in each step, by its file say, is no phase: what comes after so many names
 goes under one, and neither memory nor ``names.json`` grows with the run."""
@@ -66,8 +67,10 @@ class Recorder:
         self.forwards = 0
         self.backwards = 0
         self.optimizer_steps = 0
-        self.on_event: Callable[[str], None] | None = None
-        """Called with "forward", "backward" or "optimizer" before the hooks open such a range."""
+        self.on_event: Callable[[str], object] | None = None
+        """Called with "forward", "backward" or the like before the hooks open such a range."""
+        self._aside: deque[Row] = deque()
+        """Ranges that ended outside a step and may turn out to have been in one."""
         self.last_end_ns = 0
         """When the newest range ended."""
         self.over = False
@@ -80,6 +83,7 @@ class Recorder:
         self.phase_depth = -1
         """How many ranges are open where the next one is a phase; -1 outside a step."""
         self._step_start_ns = 0
+        self._step_end_ns = 0
         self._step_window: TimelineDomain | None = None
 
     def name_id(self, name: str) -> int:
@@ -156,6 +160,23 @@ class Recorder:
             if self._domain is not None:
                 self._domain.pop()
 
+    def close_aside(self, token: int) -> None:
+        """Close a range outside a step, and keep it for a step that proves to have begun by then.
+
+        Few are kept: the oldest go to the rows, in no step, as all do when the recording ends.
+        """
+        if self.step >= 0 or not 0 <= token < len(self.stack):
+            self.close(token)
+            return
+        _step, name_id, start_ns, _window = self.stack[token]
+        self._keep = False
+        self.close(token)
+        self._keep = True
+        if not self.over:
+            self._aside.append((-1, name_id, token + 1, start_ns, self.last_end_ns))
+        if len(self._aside) > MAX_ASIDE:
+            self.rows.append(self._aside.popleft())
+
     def close_named(self, name_id: int) -> None:
         """Close the innermost open range of that name, and any left open inside it."""
         for token in range(len(self.stack) - 1, -1, -1):
@@ -209,16 +230,30 @@ class Recorder:
         if keep:
             self.rows.append((step, 0, 0, self._step_start_ns, end_ns))
             self.steps_done += 1
+            self._step_end_ns = end_ns
         if self._step_window is not None:
             self._step_window.pop()
         if self._domain is not None:
             self._domain.pop()
+
+    def backdate_step(self, start_ns: int) -> None:
+        """The open step began then, but not before the end of the last; give it what was kept."""
+        if self.step < 0:
+            return
+        start_ns = max(start_ns, self._step_end_ns)
+        self._step_start_ns = min(start_ns, self._step_start_ns)
+        while self._aside:
+            row = self._aside.popleft()
+            ours = row[3] >= start_ns
+            self.rows.append((self.step, row[1], 1, *row[3:]) if ours else row)
 
     def close_all(self) -> None:
         """Close the step and every range: the loop was left for good."""
         self.loop.thread_id = get_ident()
         self.end_step()
         self.close(0)
+        self.rows.extend(self._aside)
+        self._aside.clear()
         self.loop.finished = True
         self._end()
 
@@ -226,6 +261,7 @@ class Recorder:
         """Forget the open ranges and the rows, which are the parent's, in a forked child."""
         self.stack.clear()
         self.rows.clear()
+        self._aside.clear()
         self.step = -1
         self.loop.step = None
         self.loop.phase = None

@@ -102,15 +102,10 @@ class Installation:
     def h2d_range(self) -> AbstractContextManager[object] | None:
         """See `Observer`."""
         for watcher in self._watchers:
-            loop = watcher.loop
-            if (
-                loop.h2d is not None
-                and loop.phase is None
-                and loop.step is not None
-                and threading.get_ident() == loop.thread_id
-                and not is_own()
-            ):
-                return loop.h2d()
+            if watcher.loop.h2d is not None and not is_own():
+                found = watcher.loop.h2d_range(sys._getframe(1))
+                if found is not None:
+                    return found
         return None
 
     def fail(self, fault: Exception) -> None:

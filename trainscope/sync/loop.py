@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import FrameType
 
 __all__ = ["LoopState"]
 
@@ -16,10 +17,13 @@ class LoopState:
     wrapped model runs in eval mode or without gradients. ``eval_mode`` is true once one has run in
     eval mode, until one runs in train mode, or a backward or an optimizer. ``h2d`` opens the
     ``h2d`` range around a copy to the device, or is None. ``thread_id`` is the loop's thread.
+    ``check_inside`` tells of an innermost frame of that thread whether the loop is still around
+    it, None where that is not known; it ends the step of a loop that has been left.
     """
 
     __slots__ = (
-        "eval_mode", "evaluating", "finished", "h2d", "phase", "started", "step", "thread_id",
+        "check_inside", "eval_mode", "evaluating", "finished", "h2d", "phase", "started", "step",
+        "thread_id",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,11 +35,34 @@ class LoopState:
         self.finished = False
         self.h2d: Callable[[], AbstractContextManager[object]] | None = None
         self.thread_id = threading.get_ident()
+        self.check_inside: Callable[[FrameType | None], bool | None] | None = None
 
-    def during(self) -> str:
-        """``setup`` before the first step, ``teardown`` after the last, else what the loop does."""
+    def inside(self, frame: FrameType | None) -> bool:
+        """Whether the loop trains at ``frame``, of its thread, though it may be between steps."""
+        known = self.check_inside is not None and self.check_inside(frame)
+        return self.step is not None or (bool(known) and self.started and not self.finished)
+
+    def during(self, inside: bool = False) -> str:
+        """``setup`` before the first step, ``teardown`` after the last, else what the loop does.
+
+        That is ``evaluation``, ``training`` in a step or where it is known to be ``inside`` the
+        loop, and else ``between``.
+        """
         if self.evaluating:
             return "evaluation"
-        if self.step is not None or (self.started and not self.finished):
+        if self.step is not None or inside:
             return "training"
-        return "teardown" if self.started else "setup"
+        if self.started:
+            return "teardown" if self.finished else "between"
+        return "setup"
+
+    def h2d_range(self, frame: FrameType | None) -> AbstractContextManager[object] | None:
+        """The range to open around a copy to the device at ``frame``; None between steps, in a
+        phase and on another thread.
+        """
+        if self.h2d is None or threading.get_ident() != self.thread_id:
+            return None
+        if self.phase is not None or self.step is None:
+            return None
+        self.inside(frame)
+        return self.h2d() if self.step is not None else None

@@ -30,6 +30,7 @@ def place(loop: LoopState, frame: FrameType | None) -> Place:
     """Return the place of a wait that this thread makes now, at `frame`, for the loop `loop`."""
     on_loop = threading.get_ident() == loop.thread_id
     in_backward = torch._C._current_graph_task_id() != -1
+    inside = on_loop and loop.inside(frame)  # first: it may end the step
     replayed = frame is not None and frame.f_code.co_name == _ENGINE
     if replayed or (in_backward and not on_loop):
         thread = "autograd"
@@ -46,7 +47,7 @@ def place(loop: LoopState, frame: FrameType | None) -> Place:
         # loss without gradients has run the model in train mode.
         during = "evaluation"
     else:
-        during = loop.during()
+        during = loop.during(inside)
     return Place(thread, phase, during)
 
 

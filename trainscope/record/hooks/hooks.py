@@ -10,6 +10,7 @@ from trainscope.errors import ConfigError
 from trainscope.record.hooks.compiled import COMPILED, original
 from trainscope.record.hooks.engine import ENGINE
 from trainscope.record.hooks.everything import EVERY_MODEL, NEW_OPTIMIZERS, living_optimizers
+from trainscope.record.hooks.fetches import FETCHES, FetchWatcher
 from trainscope.record.hooks.methods import CALLS, STEPS
 from trainscope.record.hooks.ranges import LoopRanges, RangeRecorder
 from trainscope.record.hooks.unseen import unseen_forwards, unseen_modules, unseen_optimizer_steps
@@ -39,10 +40,16 @@ class Hooks:
         self._steps: list[StepWatcher] = []
         self._backward: BackwardWatcher | None = None
         self._every_model: EveryModelWatcher | None = None
+        self._fetches: FetchWatcher | None = None
         self._holds_compiled = False
         self._notes: list[str] = []
         self.watches_optimizers = False
         """Whether any optimizer was ever added: else no step count is known."""
+
+    @property
+    def has_optimizers(self) -> bool:
+        """Whether there is an optimizer whose steps are seen."""
+        return bool(self._steps)
 
     @property
     def in_optimizer(self) -> bool:
@@ -90,7 +97,10 @@ class Hooks:
             self._ranges.fail(error)
 
     def add_everything(self) -> None:
-        """Open ranges around the outermost call of any module and the step of any optimizer."""
+        """Open ranges around each call of any module and step of any optimizer, if outermost.
+
+        So for each batch of a ``torch.utils.data.DataLoader``: ``data``.
+        """
         try:
             self._see_backward()
             self.watches_optimizers = True
@@ -100,6 +110,8 @@ class Hooks:
                 NEW_OPTIMIZERS.tell(self._added_later)
                 for optimizer in living_optimizers():
                     self._watch_step(optimizer)
+                self._fetches = FetchWatcher(self._ranges)
+                FETCHES.watch(self._fetches)
         except Exception as error:
             self._ranges.fail(error)
 
@@ -120,10 +132,13 @@ class Hooks:
         if every is not None:
             self._notes += EVERY_MODEL.unwatch(every)
             self._notes += NEW_OPTIMIZERS.forget(self._added_later)
+        if self._fetches is not None:
+            self._notes += FETCHES.unwatch(self._fetches)
         if self._holds_compiled:
             self._notes += COMPILED.release(self)
         self._forwards, self._modules, self._steps = [], [], []
         self._backward, self._every_model, self._holds_compiled = None, None, False
+        self._fetches = None
 
     def not_seen(self) -> tuple[str, ...]:
         """What the hooks know that they could not see, in words."""

@@ -28,7 +28,7 @@ class RangeRecorder(Protocol):
     forwards: int
     backwards: int
     optimizer_steps: int
-    on_event: Callable[[str], None] | None
+    on_event: Callable[[str], object] | None
 
     def open(self, name: str) -> int:
         """Begin a range; the token closes it."""
@@ -36,6 +36,10 @@ class RangeRecorder(Protocol):
 
     def close(self, token: int) -> None:
         """End a range, and any that was left open inside it."""
+        ...
+
+    def close_aside(self, token: int) -> None:
+        """The same for one whose step is not known yet."""
         ...
 
 
@@ -51,6 +55,7 @@ class LoopRanges:
         "backward_steps",
         "failure",
         "in_backward",
+        "in_fetch",
         "in_forward",
         "in_optimizer",
         "last_backward_step",
@@ -67,6 +72,7 @@ class LoopRanges:
         self.in_forward = False
         self.in_backward = False
         self.in_optimizer = False
+        self.in_fetch = False
         self.backward_steps = 0
         """Steps with at least one training backward; outside a step each backward counts."""
         self.last_backward_step = -1
@@ -86,7 +92,7 @@ class LoopRanges:
 
     def forget_calls(self) -> None:
         """No call is under way: an interrupt may have kept the end of one from being told."""
-        self.in_forward = self.in_backward = self.in_optimizer = False
+        self.in_forward = self.in_backward = self.in_optimizer = self.in_fetch = False
         self.turn += 1
 
     def open(self, name: str, event: str) -> int:

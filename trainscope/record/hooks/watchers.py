@@ -77,7 +77,7 @@ class EveryModelWatcher(ForwardWatcher):
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
         """As for a wrapped model, for those modules that take part in training."""
         ranges = self.ranges
-        if ranges.in_forward or ranges.elsewhere():
+        if ranges.in_forward or ranges.in_fetch or ranges.elsewhere():
             return None
         try:
             takes_part = next(target.parameters(), None) is not None or any(

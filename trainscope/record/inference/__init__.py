@@ -6,10 +6,15 @@ syntax trees of its frames say which loops it is in and where in their bodies. A
 after the last one begins a new turn. Where that leaves a doubt, the answer is "cannot tell" with
 its reason: never a count that may be wrong.
 
-A step begins at the first event of a turn and ends at the first of the next, so what a turn does
-before its first event (loading its batch, say) falls to the step before. Over many steps, wall
-times, windows and counts per step are right; a single step is shifted by that much. What the very
-first turn did before its first event is claimed for it, once it is known that it trained.
+A step begins at the first event of a turn, where a ``DataLoader`` is asked for its batch, and ends
+at the first of the next; what a turn does before its first event falls to the step before. Over
+many steps, wall times, windows and counts per step are right; a single step is shifted by that
+much. The first turn of a loop is known to train when its backward comes: its step is then moved
+back to its first event, and what waited before that is claimed for it.
+
+Where the program has left the loop, the step ends with its newest range: validation between
+epochs is in no step. That it has left is seen at each event and at each wait; a pause without
+either, in the frame that holds the loop, is charged to the last step before it.
 """
 
 from __future__ import annotations

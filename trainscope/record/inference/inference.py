@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from time import perf_counter_ns
 from types import FrameType
 
-from trainscope.record.inference.loops import LoopTurns, Spot
+from trainscope.record.inference.extent import in_training, learn_extent
+from trainscope.record.inference.loops import DATA, LoopTurns, Spot
 from trainscope.record.inference.regions import Region
 from trainscope.record.inference.stack import way_to
 
@@ -21,10 +23,13 @@ class StepInference:
     Args:
         begin: begins a step.
         end: ends the open step, which counts.
-        end_last: the same at the end of the program, which may be long after the last turn.
+        end_last: the same where the program has left the loop, and ends the step with its newest
+            range: that may be long ago.
         drop: ends the open step as if it had not begun: no training backward came.
         claim: is told once, in the first turn that trains, how to know spots (of `spot`) that it
             had been at before its step began.
+        backdate: moves the beginning of the open step to an earlier time, in nanoseconds.
+        optimizers: whether the program has any optimizer: it would end the turns.
     """
 
     def __init__(
@@ -35,12 +40,16 @@ class StepInference:
         end_last: Callable[[], None],
         drop: Callable[[], None],
         claim: Callable[[Callable[[Spot], bool]], None] = lambda holds: None,
+        backdate: Callable[[int], None] = lambda began_ns: None,
+        optimizers: Callable[[], bool] = lambda: True,
     ) -> None:
         self._begin = begin
         self._end = end
         self._end_last = end_last
         self._drop = drop
         self._claim = claim
+        self._backdate = backdate
+        self._optimizers = optimizers
         self._loops: dict[Region, LoopTurns] = {}
         self._of_steps: list[LoopTurns] = []
         self._no_loop = LoopTurns(Region("block", "", 0))
@@ -50,32 +59,56 @@ class StepInference:
         self._open: LoopTurns | None = None
         """The loop whose turn the open step is, or ``_no_loop``."""
         self._open_trained = False
+        self._owner: LoopTurns | None = None
+        """The loop that trained last."""
         self._on_way: list[LoopTurns] = []
         """The loops the last event was in, outermost first."""
         self._blind: str | None = None
         self._cannot_tell: str | None = None
 
-    def on_event(self, kind: str, *, within_optimizer: bool = False) -> None:
+    def on_event(self, kind: str, *, within_optimizer: bool = False) -> bool:
         """Take in that a range of this kind is about to open on the loop's thread.
 
-        ``kind`` is ``forward``, ``evaluation``, ``backward``, ``grad`` (``torch.autograd.grad``)
-        or ``optimizer``. What an optimizer's step calls (a closure) is all in that step's turn.
+        ``kind`` is ``forward``, ``evaluation``, ``backward``, ``grad`` (``torch.autograd.grad``),
+        ``optimizer``, ``data`` (``first data``: an iterator's first fetch) or ``no data``: the
+        fetch before found none. What an optimizer's step calls (a closure) is all in that step's
+        turn. True: a turn of the training loop has begun, and has only fetched so far.
         """
         if self._cannot_tell is not None:
-            return
+            return False
         if kind == "grad":
             self._gradients += 1
-        if not within_optimizer:
+        if kind == "no data":
+            self._no_data()
+        elif not within_optimizer:
             self._move(kind)
         elif kind == "backward":
             for turns in self._on_way:
                 turns.backward_here = True
             self._trained()
+            learn_extent(self._owner, self._on_way)
+        owner = self._open
+        return owner in self._of_steps and owner is not None and owner.only_data
 
     def spot(self, frame: FrameType | None) -> Spot:
         """Where the program is, at a moment that is no event."""
         way, frame_ids = way_to(frame)
         return Spot(way, frame_ids, self._events)
+
+    def inside(self, frame: FrameType | None) -> bool | None:
+        """Whether the program trains at this innermost frame, also between steps.
+
+        None before a loop is known. Ends the open step when its loop has been left.
+        """
+        if self._cannot_tell is not None:
+            return True
+        if not self._of_steps:
+            return None
+        inside = in_training(self._of_steps, frame, decided=not self._optimizers())
+        owner = self._open
+        if owner in self._of_steps and owner not in inside:
+            self._left()
+        return bool(inside)
 
     @property
     def steps(self) -> int | None:
@@ -111,7 +144,9 @@ class StepInference:
     def _move(self, kind: str) -> None:
         """Find the loops around an event and begin or end the step that it begins or ends."""
         way, frame_ids = way_to(sys._getframe(1))
+        now_ns = perf_counter_ns()
         on_way: list[LoopTurns] = []
+        plain: LoopTurns | None = None
         new: list[LoopTurns] = []
         for loop in way.loops:
             turns = self._loops.get(loop.region)
@@ -124,7 +159,11 @@ class StepInference:
                 turns.ways.add(way)
                 turns.around.update(each.region for each in on_way)
             on_way.append(turns)
-            if turns.event(kind, way, loop, frame_ids, self._events):
+            if loop.resumable:
+                turns.extent = plain  # it trains as long as there is someone who goes through it
+            else:
+                plain = turns
+            if turns.event(kind, way, loop, frame_ids, self._events, now_ns):
                 new.append(turns)
         self._events += 1
         self._on_way = on_way
@@ -132,8 +171,10 @@ class StepInference:
         self._leave(kind, new)
         if kind == "backward":
             self._trained()
-        else:
-            self._begin_turn(kind, new)
+            return
+        self._begin_turn(kind, new)
+        if kind == "optimizer":
+            learn_extent(self._owner, on_way)
 
     def _leave(self, kind: str, new: list[LoopTurns]) -> None:
         """End the open step when its loop has turned, or when the program has gone elsewhere."""
@@ -142,21 +183,42 @@ class StepInference:
             return
         if owner in self._on_way:
             if owner in new:
-                self._close()
+                self._close(left=owner.entered)
         elif owner is self._no_loop:
             # one that trained may be the only step there is, whatever follows it
             if self._on_way and not self._open_trained:
                 self._close()
-        elif kind in ("forward", "evaluation") and not owner.resumable:
-            self._close()
+        elif kind in ("forward", "evaluation", *DATA):
+            # another kind may belong to the turn before: an optimizer behind its micro-batches
+            around = owner.extent
+            if not owner.resumable or (around is not None and around not in self._on_way):
+                self._left()
+
+    def _left(self) -> None:
+        """The loop of the open step is no longer there."""
+        owner = self._open
+        self._close(left=True)
+        if owner is not None:
             owner.leave()
+
+    def _no_data(self) -> None:
+        """The fetch before found the end of the data: no turn begins with it."""
+        owner = self._open
+        if owner is not None and owner.only_data:
+            self._close()
+        for turns in self._on_way:
+            turns.forget_data()
 
     def _begin_turn(self, kind: str, new: list[LoopTurns]) -> None:
         """Begin a step at the first event of a turn, if that turn may be one."""
         ours = [turns for turns in self._on_way if turns in self._of_steps]
         if ours:
-            if ours[-1] in new:
-                self._open_step(ours[-1])
+            owner = ours[-1]
+            if owner in new:
+                self._open_step(owner)
+                around = owner.extent
+                if around in self._on_way and around is not None and around.was_only_data:
+                    self._backdate(around.began_ns)  # the batch of which it takes the parts
             return
         if self._open is not None or kind not in ("forward", "optimizer"):
             return
@@ -193,7 +255,8 @@ class StepInference:
         if owner.recursive:
             self._give_up(f"the loop at {owner.place} runs inside itself (recursion)")
             return
-        if owner not in self._of_steps:
+        first = owner not in self._of_steps
+        if first:
             if not self._of_steps:
                 self._claim(owner.holds)
             self._of_steps.append(owner)
@@ -202,24 +265,27 @@ class StepInference:
                 self._give_up(doubt)
                 return
         self._open_step(owner)
+        if first:
+            self._backdate(owner.began_ns)
         self._open_trained = True
+        self._owner = owner
 
     # ---- steps ----------------------------------------------------------------------------------
     def _open_step(self, owner: LoopTurns) -> None:
         if self._open is owner:
             return
-        self._close()
+        self._close(left=self._open not in self._on_way)
         self._begin()
         self._open = owner
 
-    def _close(self) -> None:
+    def _close(self, *, left: bool = False) -> None:
         owner, trained = self._open, self._open_trained
         self._open, self._open_trained = None, False
         if owner is None:
             return
         in_vain = owner is self._no_loop and (self._of_steps or self._backwards_in_no_loop != 1)
         if trained and not in_vain:
-            self._end()
+            (self._end_last if left else self._end)()
         else:
             self._drop()
 

@@ -135,8 +135,7 @@ class LoopTurns:
         """Whether one of these files and lines is in what the loop's turns run."""
         region = self.region
         return any(
-            file == region.file and region.line <= line <= region.last_line
-            for file, line in places
+            file == region.file and region.line <= line <= region.last_line for file, line in places
         )
 
     def end_turn(self) -> None:

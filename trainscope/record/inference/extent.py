@@ -1,0 +1,48 @@
+"""How far training reaches: the loop that the program leaves when it goes on to something else.
+
+That is the loop of the steps, or the one around it whose turns run the optimizer: what stands
+behind the micro-batches of a step is training too. A generator's loop reaches as far as the loop
+that goes through the generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import FrameType
+
+from trainscope.record.inference.loops import LoopTurns
+
+__all__ = ["in_training", "learn_extent"]
+
+
+def learn_extent(owner: LoopTurns | None, on_way: Sequence[LoopTurns]) -> None:
+    """Take in where an optimizer ran: in the loop ``owner`` that trained last, or around it."""
+    if owner is None or owner.resumable or owner.extent is not None:
+        return
+    if owner in on_way:
+        owner.extent = owner
+        return
+    around = [turns for turns in on_way if turns.region in owner.around]
+    owner.extent = around[-1] if around else owner
+
+
+def in_training(
+    loops: Sequence[LoopTurns], frame: FrameType | None, *, decided: bool
+) -> list[LoopTurns]:
+    """Those of the loops in whose reach this innermost frame is.
+
+    One whose reach is not known yet counts as there, unless it is ``decided`` that nothing but
+    the loop itself will turn out to be it.
+    """
+    known = {
+        turns: turns.extent or (turns if decided and not turns.resumable else None)
+        for turns in loops
+    }
+    files = {reach.region.file for reach in known.values() if reach is not None}
+    places: list[tuple[str, int]] = []
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file in files:
+            places.append((file, frame.f_lineno or 0))
+        frame = frame.f_back
+    return [turns for turns, reach in known.items() if reach is None or reach.encloses(places)]
