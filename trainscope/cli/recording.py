@@ -78,7 +78,10 @@ class Recording:
         session, inference = self._session, self._inference
         if session is None or inference is None:
             return False
-        return inference.on_event(kind, within_optimizer=session.hooks.in_optimizer)
+        begins = inference.on_event(kind, within_optimizer=session.hooks.in_optimizer)
+        if kind == "backward" and inference.step_is_sure:
+            session.recorder.step_is_sure()
+        return begins
 
     def finish(self) -> None:
         """Write what is left and show the report; a fault here is told, the program's end stays."""

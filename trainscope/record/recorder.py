@@ -8,6 +8,7 @@ from threading import get_ident
 from time import perf_counter_ns
 from typing import Protocol
 
+from trainscope.record.unsure_rows import Row, UnsureRows
 from trainscope.sync.loop import LoopState
 
 __all__ = [
@@ -21,13 +22,9 @@ __all__ = [
     "TimelineDomain",
 ]
 
-Row = tuple[int, int, int, int, int]
-"""(step, name_id, depth, start_ns, end_ns); depth 0 is the step itself, step -1 is outside."""
-
 STEP_NAME = "step"
 MAX_WAITING_ROWS = 1 << 20
 """Rows that wait when nothing takes them away: about 200 MB; then they are dropped and counted."""
-MAX_ASIDE = 64
 MAX_NAMES = 1 << 14
 """A range named anew in each step, by its file say, is no phase: what comes after so many names
 goes under one, and neither memory nor ``names.json`` grows with the run."""
@@ -60,6 +57,7 @@ class Recorder:
         self.shown = domain is not None
         """Whether a tool shows the ranges now, so that they cost more than a row."""
         self.rows: deque[Row] = deque()
+        self._unsure = UnsureRows(self.rows)
         self.rows_dropped = 0
         self.names: dict[str, int] = {STEP_NAME: 0}
         self.step = -1
@@ -69,8 +67,6 @@ class Recorder:
         self.optimizer_steps = 0
         self.on_event: Callable[[str], object] | None = None
         """Called with "forward", "backward" or the like before the hooks open such a range."""
-        self._aside: deque[Row] = deque()
-        """Ranges that ended outside a step and may turn out to have been in one."""
         self.last_end_ns = 0
         """When the newest range ended."""
         self.over = False
@@ -173,9 +169,7 @@ class Recorder:
         self.close(token)
         self._keep = True
         if not self.over:
-            self._aside.append((-1, name_id, token + 1, start_ns, self.last_end_ns))
-        if len(self._aside) > MAX_ASIDE:
-            self.rows.append(self._aside.popleft())
+            self._unsure.keep((-1, name_id, token + 1, start_ns, self.last_end_ns))
 
     def close_named(self, name_id: int) -> None:
         """Close the innermost open range of that name, and any left open inside it."""
@@ -198,6 +192,7 @@ class Recorder:
         loop.evaluating = False
         loop.started = True
         self._keep = True
+        self._unsure.step = None if self.on_event is None else step
         self.base = self.phase_depth = len(self.stack)
         if self._domain is not None:
             self._domain.push(f"{STEP_NAME} {step}")
@@ -227,6 +222,7 @@ class Recorder:
         self.base = 0
         self.phase_depth = -1
         self._keep = True
+        self._unsure.end_step(keep)
         if keep:
             self.rows.append((step, 0, 0, self._step_start_ns, end_ns))
             self.steps_done += 1
@@ -242,18 +238,18 @@ class Recorder:
             return
         start_ns = max(start_ns, self._step_end_ns)
         self._step_start_ns = min(start_ns, self._step_start_ns)
-        while self._aside:
-            row = self._aside.popleft()
-            ours = row[3] >= start_ns
-            self.rows.append((self.step, row[1], 1, *row[3:]) if ours else row)
+        self._unsure.give(self.step, start_ns)
+
+    def step_is_sure(self) -> None:
+        """The open step, which was inferred, will not be dropped."""
+        self._unsure.step = None
 
     def close_all(self) -> None:
         """Close the step and every range: the loop was left for good."""
         self.loop.thread_id = get_ident()
         self.end_step()
         self.close(0)
-        self.rows.extend(self._aside)
-        self._aside.clear()
+        self._unsure.give_up()
         self.loop.finished = True
         self._end()
 
@@ -261,7 +257,7 @@ class Recorder:
         """Forget the open ranges and the rows, which are the parent's, in a forked child."""
         self.stack.clear()
         self.rows.clear()
-        self._aside.clear()
+        self._unsure.forget()
         self.step = -1
         self.loop.step = None
         self.loop.phase = None
@@ -277,11 +273,4 @@ class Recorder:
     # ---- inside -------------------------------------------------------------------------------
     def take_rows(self) -> list[Row]:
         """Take away the finished rows; safe on another thread while the loop goes on."""
-        rows = self.rows
-        taken: list[Row] = []
-        while rows:
-            try:
-                taken.append(rows.popleft())
-            except IndexError:  # the loop has just thrown away what was too much
-                break
-        return taken
+        return self._unsure.take()

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from types import FrameType
 
+from trainscope.record.inference.doubts import counted, doubt_about, nested
 from trainscope.record.inference.extent import in_training, learn_extent
 from trainscope.record.inference.loops import DATA, LoopTurns, Spot
 from trainscope.record.inference.regions import Region
 from trainscope.record.inference.stack import way_to
 
 __all__ = ["StepInference"]
-
-BY = "trainscope run"
 
 
 class StepInference:
@@ -119,6 +118,11 @@ class StepInference:
             return 1 if self._backwards_in_no_loop == 1 else 0
         return sum(turns.trained + turns.backward_here for turns in self._of_steps)
 
+    @property
+    def step_is_sure(self) -> bool:
+        """Whether the open step counts, whatever comes: it is a loop's turn that has trained."""
+        return self._open_trained and self._open is not self._no_loop
+
     def finish(self) -> None:
         """End the open step: the program has ended."""
         self._end = self._end_last
@@ -127,18 +131,12 @@ class StepInference:
     @property
     def counted_by(self) -> str:
         """How the steps so far were counted, or why that cannot be told."""
-        doubt = self._cannot_tell or self._doubt()
+        doubt = self._cannot_tell or doubt_about(
+            self._of_steps, self._backwards_in_no_loop, self._gradients
+        )
         if doubt is not None:
             return f"cannot tell: {doubt}"
-        if not self._of_steps:
-            return f"{BY}: the one training backward, in no loop, is the one step"
-        text = f"{BY}: turns of the loop at {' and at '.join(t.place for t in self._of_steps)}"
-        evaluated = sum(turns.evaluated for turns in self._of_steps)
-        if evaluated:
-            text += f"; {evaluated} turns that only evaluated are no steps"
-        if self._backwards_in_no_loop:
-            text += f"; {self._backwards_in_no_loop} backwards in no loop are no steps"
-        return text
+        return counted(self._of_steps, self._backwards_in_no_loop)
 
     # ---- events ---------------------------------------------------------------------------------
     def _move(self, kind: str) -> None:
@@ -260,7 +258,7 @@ class StepInference:
             if not self._of_steps:
                 self._claim(owner.holds)
             self._of_steps.append(owner)
-            doubt = self._nested()
+            doubt = nested(self._of_steps)
             if doubt is not None:
                 self._give_up(doubt)
                 return
@@ -289,40 +287,6 @@ class StepInference:
         else:
             self._drop()
 
-    # ---- doubts ---------------------------------------------------------------------------------
     def _give_up(self, reason: str) -> None:
         self._cannot_tell = reason
         self._close()
-
-    def _doubt(self) -> str | None:
-        """Why the count may be wrong, asked at the end; None when it is certain."""
-        if not self._of_steps:
-            if self._backwards_in_no_loop > 1:
-                return f"{self._backwards_in_no_loop} training backwards ran, in no loop"
-            if self._backwards_in_no_loop == 1:
-                return None
-            if self._gradients:
-                return (
-                    f"gradients came from torch.autograd.grad alone ({self._gradients} calls), "
-                    "which need not be training"
-                )
-            return "no training backward was seen on the main thread"
-        for turns in self._of_steps:
-            if turns.idle:
-                return f"{turns.idle} turns of the loop at {turns.place} ran no training backward"
-            if not turns.certain():
-                return (
-                    f"in the loop at {turns.place} nothing that trains runs in every turn, so one "
-                    "turn cannot be told from the next"
-                )
-        return self._nested()
-
-    def _nested(self) -> str | None:
-        for turns in self._of_steps:
-            for other in self._of_steps:
-                if other.region in turns.around:
-                    return (
-                        f"backwards run in the loop at {turns.place}, and also outside it in the "
-                        f"loop at {other.place} around it"
-                    )
-        return None

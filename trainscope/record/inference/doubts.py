@@ -1,0 +1,66 @@
+"""How steps were counted, and why that may be wrong; in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainscope.record.inference.loops import LoopTurns
+
+__all__ = ["counted", "doubt_about", "nested"]
+
+BY = "trainscope run"
+
+
+def counted(loops: Sequence[LoopTurns], backwards_in_no_loop: int) -> str:
+    """How the steps were counted, where there is no doubt about it."""
+    if not loops:
+        return f"{BY}: the one training backward, in no loop, is the one step"
+    text = f"{BY}: turns of the loop at {' and at '.join(turns.place for turns in loops)}"
+    evaluated = sum(turns.evaluated for turns in loops)
+    if evaluated:
+        text += f"; {evaluated} turns that only evaluated are no steps"
+    if backwards_in_no_loop:
+        text += f"; {backwards_in_no_loop} backwards in no loop are no steps"
+    return text
+
+
+def doubt_about(
+    loops: Sequence[LoopTurns], backwards_in_no_loop: int, gradients: int
+) -> str | None:
+    """Why the turns of these loops may not be the steps, asked at the end; None: they are.
+
+    ``backwards_in_no_loop`` counts training backwards, ``gradients`` the calls of
+    ``torch.autograd.grad``.
+    """
+    if not loops:
+        if backwards_in_no_loop > 1:
+            return f"{backwards_in_no_loop} training backwards ran, in no loop"
+        if backwards_in_no_loop == 1:
+            return None
+        if gradients:
+            return (
+                f"gradients came from torch.autograd.grad alone ({gradients} calls), "
+                "which need not be training"
+            )
+        return "no training backward was seen on the main thread"
+    for turns in loops:
+        if turns.idle:
+            return f"{turns.idle} turns of the loop at {turns.place} ran no training backward"
+        if not turns.certain():
+            return (
+                f"in the loop at {turns.place} nothing that trains runs in every turn, so one "
+                "turn cannot be told from the next"
+            )
+    return nested(loops)
+
+
+def nested(loops: Sequence[LoopTurns]) -> str | None:
+    """Why one of the loops runs inside another of them, in words; None: none does."""
+    for turns in loops:
+        for other in loops:
+            if other.region in turns.around:
+                return (
+                    f"backwards run in the loop at {turns.place}, and also outside it in the "
+                    f"loop at {other.place} around it"
+                )
+    return None
