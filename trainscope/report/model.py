@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from trainscope.report.model_times import (
+    LeftOut,
+    LongSteps,
+    Part,
+    Phase,
+    RangeReport,
+    Spread,
+    StepsReport,
+)
 
 __all__ = [
     "REPORT_SCHEMA_VERSION",
@@ -39,19 +47,7 @@ __all__ = [
 REPORT_SCHEMA_VERSION = 1
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Spread(_Part):
-    """Median, 10th and 90th percentile."""
-
-    median: float
-    p10: float
-    p90: float
-
-
-class RunReport(_Part):
+class RunReport(Part):
     """Which run this is."""
 
     dir: str
@@ -64,68 +60,7 @@ class RunReport(_Part):
     source: str
 
 
-class LeftOut(_Part):
-    """Steps that ``wall_ms`` and the phases do not count, though ``count`` does."""
-
-    warm_up: int
-    captured: int
-    """Steps in captured windows: profiling slows them."""
-
-
-class LongSteps(_Part):
-    """Measured steps that took more than ``over_median`` times the median."""
-
-    over_median: float
-    count: int
-    of: int
-    """How many steps were measured."""
-    share: float
-    """Of the time of all measured steps."""
-    first: list[int]
-    """Numbers of the first ones."""
-
-
-class StepsReport(_Part):
-    """How many steps, and how long they took on the CPU."""
-
-    count: int
-    optimizer_steps: int | None
-    counted_by: str | None
-    wall_ms: Spread | None
-    left_out: LeftOut = LeftOut(warm_up=0, captured=0)
-    long: LongSteps | None = None
-    """None where there is none."""
-
-
-class Phase(_Part):
-    """One phase: its time summed within each step that has it."""
-
-    name: str
-    per_step_ms: Spread
-    where: Literal["host", "gpu"]
-    steps: int | None = None
-    """Measured steps that have this phase; the spread is over these."""
-    share: float | None = None
-    """Of the time of the measured steps, long ones left out: they hold something else."""
-
-
-class RangeReport(_Part):
-    """The ranges of one name at one depth that are no phases."""
-
-    name: str
-    depth: int
-    inside: str | None
-    """The outermost range around most of them: in steps the phase."""
-    in_steps: bool
-    calls: int
-    steps: int | None
-    """Measured steps that have it; null outside steps."""
-    per_step_ms: Spread | None
-    """Its time summed within each step that has it; null outside steps."""
-    total_ms: float
-
-
-class Sync(_Part):
+class Sync(Part):
     """One line that waits in one way, on one thread and in one ``during``."""
 
     code: str
@@ -163,14 +98,14 @@ class Sync(_Part):
 IdleCause = Literal["sync", "launch", "data", "copy", "communication", "other"]
 
 
-class IdleReport(_Part):
+class IdleReport(Part):
     """GPU idle time, from a captured window; ``causes`` in ms per step."""
 
     per_step_ms: float
     causes: dict[IdleCause, float]
 
 
-class Baseline(_Part):
+class Baseline(Part):
     """How well the replay reproduces the step it was recorded from."""
 
     measured_step_ms: float
@@ -179,7 +114,7 @@ class Baseline(_Part):
     calibrated: bool
 
 
-class Removal(_Part):
+class Removal(Part):
     """The step as replayed without some sites."""
 
     sites: Literal["all"] | list[str]
@@ -187,7 +122,7 @@ class Removal(_Part):
     speedup: float
 
 
-class WhatIf(_Part):
+class WhatIf(Part):
     """What removing syncs would gain; ``cannot_tell`` says why where nothing can be said."""
 
     baseline: Baseline | None
@@ -195,7 +130,7 @@ class WhatIf(_Part):
     cannot_tell: str | None
 
 
-class Finding(_Part):
+class Finding(Part):
     """One diagnosed problem, most costly first."""
 
     code: str
@@ -206,7 +141,7 @@ class Finding(_Part):
     advice: str
 
 
-class DetectorReport(_Part):
+class DetectorReport(Part):
     """How far the detector could see."""
 
     mode: str | None = None
@@ -217,14 +152,14 @@ class DetectorReport(_Part):
     """Reads of a value whose copy may not have landed; seen in a dry run only."""
 
 
-class Overhead(_Part):
+class Overhead(Part):
     """CPU time that trainscope itself took on the loop's thread."""
 
     per_step_us: float
     share: float | None
 
 
-class CaptureReport(_Part):
+class CaptureReport(Part):
     """What the schedule captured."""
 
     windows: int
@@ -234,7 +169,7 @@ class CaptureReport(_Part):
     """The traces, as paths in the run directory."""
 
 
-class SinkReport(_Part):
+class SinkReport(Part):
     """What became of the records handed to one sink."""
 
     name: str
@@ -245,7 +180,7 @@ class SinkReport(_Part):
     note: str | None
 
 
-class MetricsReport(_Part):
+class MetricsReport(Part):
     """What became of the ``scope.log`` calls."""
 
     logged: int
@@ -257,7 +192,7 @@ class MetricsReport(_Part):
     sinks: list[SinkReport]
 
 
-class RankSteps(_Part):
+class RankSteps(Part):
     """One rank's steps."""
 
     rank: int
@@ -265,7 +200,7 @@ class RankSteps(_Part):
     step_ms_median: float | None
 
 
-class RankSync(_Part):
+class RankSync(Part):
     """One line that waits, over all ranks."""
 
     site: str
@@ -275,7 +210,7 @@ class RankSync(_Part):
     blocked_ms_total: float | None
 
 
-class RanksReport(_Part):
+class RanksReport(Part):
     """The ranks of a run beside each other."""
 
     missing: list[int]
@@ -287,7 +222,7 @@ class RanksReport(_Part):
     syncs: list[RankSync]
 
 
-class Report(_Part):
+class Report(Part):
     """What a run did, and what to do about it."""
 
     schema_version: Literal[1] = REPORT_SCHEMA_VERSION
