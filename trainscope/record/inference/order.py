@@ -30,7 +30,17 @@ def turned_between(before: Sequence[Element], after: Sequence[Element], same_cal
         common += 1
     if not _again(before, after, common):
         return False
-    return not any(isinstance(each, Branch) and each.in_turn for each in before[1:common])
+    inside = [each for each in before[1:common] if isinstance(each, Branch)]
+    if common and _same_loop(before[common:], after[common:]):
+        return False  # from the body of a loop inside to its header, or the reverse
+    return not any(each.in_turn for each in inside)
+
+
+def _same_loop(before: Sequence[Element], after: Sequence[Element]) -> bool:
+    heads = [
+        each for each in (*before[:1], *after[:1]) if isinstance(each, Branch) and each.in_turn
+    ]
+    return len(heads) == 2 and heads[0].region is heads[1].region
 
 
 def _again(before: Sequence[Element], after: Sequence[Element], common: int) -> bool:
