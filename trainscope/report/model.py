@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from trainscope.report.model_times import (
     LeftOut,
     LongSteps,
@@ -148,7 +150,7 @@ class DetectorReport(Part):
     armed_steps: int
     disarmed: list[str]
     cannot_see: list[str]
-    races: list[Sync] = []
+    races: list[Sync] = Field(default_factory=list)
     """Reads of a value whose copy may not have landed; seen in a dry run only."""
 
 
@@ -165,7 +167,7 @@ class CaptureReport(Part):
     windows: int
     complete: bool
     missing: list[str]
-    files: list[str] = []
+    files: list[str] = Field(default_factory=list)
     """The traces, as paths in the run directory."""
 
 
@@ -230,7 +232,7 @@ class Report(Part):
     verdict: str
     steps: StepsReport
     phases: list[Phase]
-    ranges: list[RangeReport] = []
+    ranges: list[RangeReport] = Field(default_factory=list)
     """Those inside phases and outside steps, most time first."""
     ranges_left_out: int = 0
     """Further names, each of less time."""
@@ -244,9 +246,9 @@ class Report(Part):
     capture: CaptureReport | None
     metrics: MetricsReport | None = None
     ranks: RanksReport | None = None
-    not_seen: list[str] = []
+    not_seen: list[str] = Field(default_factory=list)
     """Models and calls that the hooks could not follow."""
-    notes: list[str] = []
+    notes: list[str] = Field(default_factory=list)
     """What is missing or damaged in the files."""
 
     def __str__(self) -> str:
