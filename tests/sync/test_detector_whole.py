@@ -52,7 +52,7 @@ def test_a_block_inside_a_step_is_told(debug_mode: DebugMode) -> None:
     state = detector.state()
     assert (state.armed_steps, state.disarmed, detector.sites()) == (5, (), ())
     assert state.cannot_see[-1] == (
-        "implicit waits inside a catch_warnings block, of which 1 steps had one"
+        "implicit waits inside a catch_warnings block; steps that had one: 1"
     )
 
 

@@ -19,7 +19,7 @@ from trainscope.cli.script import (
     show_own_traceback,
 )
 from trainscope.errors import TrainscopeError
-from trainscope.record.settings import switched_off
+from trainscope.notice import say
 
 if TYPE_CHECKING:
     from trainscope.cli.recording import Recording
@@ -136,11 +136,13 @@ def execute(request: RunRequest) -> None:
     try:
         program = request.load()
     except ProgramError as error:
-        print(f"trainscope run: {error}", file=sys.stderr)
+        say(f"trainscope run: {error}")
         raise SystemExit(error.status) from None
     except SyntaxError as error:
         sys.excepthook(type(error), error.with_traceback(None), None)
         raise SystemExit(1) from None
+    from trainscope.record.settings import switched_off
+
     program.prepare(request.args)
     recording = None if switched_off() else _start(request, program)
     pid = os.getpid()
@@ -167,5 +169,5 @@ def _start(request: RunRequest, program: Program) -> Recording:
             dry_run=request.dry_run,
         )
     except TrainscopeError as error:
-        print(f"trainscope run: {error}", file=sys.stderr)
+        say(f"trainscope run: {error}")
         raise SystemExit(2) from None

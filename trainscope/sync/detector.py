@@ -150,8 +150,8 @@ class SyncDetector:
         words = list(self._blind() if self._started else self._source_blind)
         if self._changed_steps:
             words.append(
-                f"implicit waits inside a catch_warnings block, of which {self._changed_steps} "
-                "steps had one"
+                "implicit waits inside a catch_warnings block; steps that had one: "
+                f"{self._changed_steps}"
             )
         if self._sites.overflow:
             words.append(f"where {self._sites.overflow} waits were: the table of sites was full")
