@@ -109,5 +109,52 @@ def test_a_scope_of_the_programs_own_takes_over(tmp_path: Path) -> None:
     )
     ours = under_run("--dry-run", "--active", "0", "train.py", cwd=tmp_path)
     assert (ours.status, ours.out) == (0, "3 True\n"), ours.err
-    assert "the program makes its own trainscope.Scope, so that one records" in ours.err
-    assert "the files are in" not in ours.err
+    assert (
+        ours.err == "trainscope: the program makes its own trainscope.Scope, so that one records\n"
+    )
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "train.py"]
+
+
+def test_a_scope_of_the_programs_own_may_have_the_runner_s_directory(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "train.py",
+        """
+        import torch
+        import trainscope as ts
+        with ts.Scope("runs/train") as scope:
+            for x in scope.steps(torch.randn(3, 4, 2)):
+                pass
+        """,
+    )
+    ours = under_run("--dry-run", "train.py", cwd=tmp_path)
+    assert ours.status == 0
+    assert (
+        ours.err == "trainscope: the program makes its own trainscope.Scope, so that one records\n"
+    )
+    assert [each.name for each in (tmp_path / "runs").iterdir()] == ["train"]
+    assert (tmp_path / "runs" / "train" / "rank0" / "ranges.i64").stat().st_size == 2 * 3 * 40
+
+
+def test_what_was_recorded_before_the_program_s_own_scope_stays(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "train.py",
+        """
+        import torch
+        import trainscope as ts
+        model = torch.nn.Linear(2, 1)
+        for x in torch.randn(3, 4, 2):
+            model(x).sum().backward()
+        with ts.Scope("mine"):
+            pass
+        """,
+    )
+    ours = under_run("--dry-run", "train.py", cwd=tmp_path)
+    assert ours.status == 0
+    place = tmp_path / "runs" / "train"
+    assert ours.err.splitlines() == [
+        "trainscope: the program makes its own trainscope.Scope, so that one records; "
+        f"nothing more goes to {place}"
+    ]
+    assert (place / "run.json").is_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from trainscope.record.schedule import Schedule
 from trainscope.record.scope import Scope
 from trainscope.record.session import Session
 from trainscope.record.stand_in import stand_in
+from trainscope.record.world import this_process
 
 __all__ = ["Recording"]
 
@@ -38,6 +40,7 @@ class Recording:
             )
         self._session: Session | None = None
         self._inference: StepInference | None = None
+        self._made_parent = not run_dir.absolute().parent.exists()
         # before the scope's own, so that on SIGTERM the report comes as at any other end
         self._at_end = at_end(self.finish, flush=self._save)
         self._scope = Scope(
@@ -117,12 +120,17 @@ class Recording:
         if session is None:
             return
         session.recorder.on_event = session.recorder.loop.check_inside = None
-        _say(
-            "the program makes its own trainscope.Scope, so that one records; "
-            f"nothing more goes to {session.directory.path}"
-        )
         session.counted_by = "cannot tell: the program's own Scope took over"
         self._scope.close()
+        words = "the program makes its own trainscope.Scope, so that one records"
+        if session.recorder.steps_done or this_process().size > 1:  # other ranks look for theirs
+            words += f"; nothing more goes to {session.directory.path}"
+        else:
+            session.directory.discard()
+            if self._made_parent:
+                with suppress(OSError):  # something else is in it by now
+                    session.directory.path.parent.rmdir()
+        _say(words)
 
 
 def cuda_is_there() -> bool:

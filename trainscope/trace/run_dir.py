@@ -27,8 +27,10 @@ import itertools
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -137,6 +139,16 @@ class RunDirectory:
         for file in self._rows:
             file.close()
         self._rows.clear()
+
+    def discard(self) -> None:
+        """Remove the directory of a run of one rank that is closed and holds nothing worth a look.
+
+        What others have put there stays, and what cannot be removed.
+        """
+        shutil.rmtree(self.rank_dir, ignore_errors=True)
+        with suppress(OSError):
+            (self.path / "run.json").unlink(missing_ok=True)
+            self.path.rmdir()
 
 
 def _working_directory() -> str | None:
