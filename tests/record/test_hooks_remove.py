@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim.lr_scheduler import StepLR
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 from written_ranges import WrittenRanges
 
 from trainscope.record.hooks import Hooks
@@ -46,6 +47,8 @@ PATCHABLE = (
     torch.Tensor,
     torch,
     torch.optim,
+    torch.utils.data.DataLoader,
+    _BaseDataLoaderIter,
 )
 
 

@@ -6,6 +6,7 @@ import sys
 import threading
 import warnings
 from contextlib import AbstractContextManager, nullcontext
+from types import FrameType
 
 import pytest
 import torch
@@ -226,13 +227,60 @@ def test_evaluation_and_setup_are_kept_apart() -> None:
     with live(loop=loop) as detector:
         for started, step, evaluating, finished in (
             (False, None, False, False), (True, 0, False, False), (True, 0, True, False),
-            (True, None, False, True),
+            (True, None, False, False), (True, None, False, True),
         ):  # fmt: skip
             loop.started, loop.step = started, step
             loop.evaluating, loop.finished = evaluating, finished
             x.item()
     during = {site.during for site in detector.sites()}
-    assert during == {"setup", "training", "evaluation", "teardown"}
+    assert during == {"setup", "training", "evaluation", "between", "teardown"}
+
+
+def test_a_loop_that_knows_how_far_it_reaches_is_asked_at_each_wait() -> None:
+    loop, x, asked = LoopState(), on_device(1.0).sum(), []
+    loop.started, loop.step, inside = True, 7, [True, False, True, None]
+
+    def check_inside(frame: FrameType | None) -> bool | None:
+        while frame is not None and frame.f_code.co_filename != __file__:
+            frame = frame.f_back
+        assert frame is not None
+        asked.append(frame.f_lineno)
+        found = inside[len(asked) - 1]
+        if not found:
+            loop.step = None
+        return found
+
+    loop.check_inside = check_inside
+    first = line() + 2
+    with live(loop=loop) as detector:
+        x.item()
+        x.item()
+        x.item()  # at the top of a turn, of which no event has been seen
+        x.item()
+        thread = threading.Thread(target=x.item)
+        thread.start()
+        thread.join()
+    assert asked == [first, first + 1, first + 2, first + 3]
+    sites = {(site.line, site.during): site.count for site in detector.sites()}
+    assert sites[first, "training"] == sites[first + 2, "training"] == 1
+    assert sites[first + 1, "between"] == sites[first + 3, "between"] == 1
+
+
+def test_no_h2d_range_in_a_step_whose_loop_has_been_left() -> None:
+    loop, entered = LoopState(), []
+
+    def h2d() -> AbstractContextManager[object]:
+        entered.append(loop.step)
+        return nullcontext()
+
+    def check_inside(frame: FrameType | None) -> bool:
+        loop.step = None
+        return False
+
+    loop.h2d, loop.step, loop.check_inside = h2d, 3, check_inside
+    with live(loop=loop):
+        torch.ones(2).as_subclass(Host).to("cuda")
+    assert entered == []
 
 
 def test_a_copy_to_the_device_enters_the_h2d_range_between_phases_only() -> None:
