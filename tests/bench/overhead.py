@@ -197,7 +197,7 @@ def measure(name: str, pairs: int, steps: int) -> dict[str, object]:
         order = [("alone", "bare"), ("watched", name)]
         for slot, variant in order if pair % 2 else reversed(order):
             with VARIANTS[variant]() as loop:
-                loop(max(steps // 10, 5))
+                loop(steps)  # long enough for the first flush, and what is made only then
                 times[slot] = step_us(loop, steps)
         ratios.append(times["watched"] / times["alone"])
         alone_us.append(times["alone"])

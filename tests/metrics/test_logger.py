@@ -25,10 +25,10 @@ def late(monkeypatch: pytest.MonkeyPatch) -> type[LateBlock]:
     class Late(LateBlock):
         released = False
 
-    def make(device: torch.device, kind: str, capacity: int) -> LateBlock:
-        return Late(kind, capacity)
+    def make(device: torch.device, kind: str, capacity: int, count: int) -> list[LateBlock]:
+        return [Late(kind, capacity) for _ in range(count)]
 
-    monkeypatch.setattr(generation_module, "make_block", make)
+    monkeypatch.setattr(generation_module, "make_blocks", make)
     return Late
 
 

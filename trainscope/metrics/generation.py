@@ -6,18 +6,34 @@ from typing import Any, NamedTuple
 
 import torch
 
-from trainscope.metrics.lanes import RowBlock, make_block
+from trainscope.metrics.lanes import RowBlock, make_blocks
 from trainscope.metrics.split import ROW_LIMIT, Group, Source
 from trainscope.metrics.values import capturing, row_kind
 from trainscope.trace.metrics import MetricRecord
 
-__all__ = ["ENTRY_LIMIT", "Entry", "Generation"]
+__all__ = ["ENTRY_LIMIT", "Blocks", "Entry", "Generation"]
 
 ENTRY_LIMIT = 4096
 """``log`` calls in a generation, so that numbers alone cannot fill the memory either."""
 
 _VIEWS_AT_ONCE = 64
 _foreach_copy_ = torch._foreach_copy_  # pyright: ignore[reportPrivateImportUsage]
+
+
+class Blocks:
+    """The blocks of all generations: those of one kind are made at its first value."""
+
+    def __init__(self, generations: int) -> None:
+        self._count = generations
+        self._spare: dict[tuple[torch.device, str], list[RowBlock]] = {}
+
+    def take(self, device: torch.device, kind: str) -> RowBlock:
+        """Return a block that no generation has."""
+        spare = self._spare.get((device, kind))
+        if not spare:
+            spare = make_blocks(device, kind, ROW_LIMIT, self._count)
+            self._spare[device, kind] = spare
+        return spare.pop()
 
 
 class Rows:
@@ -66,7 +82,8 @@ class Generation:
     changes with each filling.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
         self.serial = 0
         self.entries: list[Entry] = []
         self.by_source: dict[Source, Rows] = {}
@@ -107,7 +124,7 @@ class Generation:
         key = source[0], row_kind(name, tensor)
         rows = self._rows.get(key)
         if rows is None:
-            rows = self._rows[key] = Rows(make_block(*key, ROW_LIMIT))
+            rows = self._rows[key] = Rows(self._blocks.take(*key))
         self.by_source[source] = rows
         return rows
 
@@ -149,6 +166,10 @@ class Generation:
 def _record(entry: Entry, values: dict[int, list[Any]]) -> MetricRecord:
     if not entry.places:
         return MetricRecord(entry.step, entry.time_unix_ns, entry.numbers)
+    if not entry.numbers and len(entry.places) == 1:  # most often: all from one copy
+        rows, first, names = entry.places[0]
+        column = values[id(rows)][first : first + len(names)]
+        return MetricRecord(entry.step, entry.time_unix_ns, dict(zip(names, column, strict=True)))
     found = dict(entry.numbers)
     for rows, first, names in entry.places:
         column = values[id(rows)]

@@ -12,7 +12,7 @@ import torch
 
 from trainscope.metrics.values import ROW_DTYPES
 
-__all__ = ["CpuBlock", "CudaBlock", "RowBlock", "make_block"]
+__all__ = ["CpuBlock", "CudaBlock", "RowBlock", "make_blocks"]
 
 
 class RowBlock(Protocol):
@@ -49,13 +49,23 @@ class RowBlock(Protocol):
         ...
 
 
-def make_block(device: torch.device, kind: str, capacity: int) -> RowBlock:
-    """Allocate a block of ``capacity`` rows of ``kind`` (a key of ``ROW_DTYPES``) on ``device``."""
+def make_blocks(device: torch.device, kind: str, capacity: int, count: int) -> list[RowBlock]:
+    """Allocate ``count`` blocks of ``capacity`` rows of ``kind`` (of ``ROW_DTYPES``) on ``device``.
+
+    Together, because pinning memory takes milliseconds, and the loop's thread is here.
+    """
     # a tensor made in inference mode could never be written to outside it
     with torch.inference_mode(False), torch.no_grad():
-        if device.type == "cuda":
-            return CudaBlock(device, kind, capacity)
-        return CpuBlock(kind, capacity)
+        if device.type != "cuda":
+            return [CpuBlock(kind, capacity) for _ in range(count)]
+        dtype, numpy_dtype = ROW_DTYPES[kind]
+        buffers = torch.empty((count, capacity), dtype=dtype, device=device)
+        hosts = torch.empty((count, capacity), dtype=dtype, pin_memory=True)
+        _side_stream(device)  # the first stream makes a pool of them
+        return [
+            CudaBlock(device, buffer, host, numpy_dtype)
+            for buffer, host in zip(buffers, hosts, strict=True)
+        ]
 
 
 class CpuBlock:
@@ -93,10 +103,12 @@ class CpuBlock:
 class CudaBlock:
     """Rows in GPU memory, copied to pinned memory on a stream of our own."""
 
-    def __init__(self, device: torch.device, kind: str, capacity: int) -> None:
-        torch_dtype, self._numpy_dtype = ROW_DTYPES[kind]
-        self.buffer = torch.empty(capacity, dtype=torch_dtype, device=device)
-        self._host = torch.empty(capacity, dtype=torch_dtype, pin_memory=True)
+    def __init__(
+        self, device: torch.device, buffer: torch.Tensor, host: torch.Tensor, numpy_dtype: Any
+    ) -> None:
+        self.buffer = buffer
+        self._host = host
+        self._numpy_dtype = numpy_dtype
         self._device = device
         self._index = device.index
         self._raw_stream = torch._C._cuda_getCurrentRawStream

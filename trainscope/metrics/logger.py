@@ -13,7 +13,7 @@ from trainscope.errors import ConfigError, NonFiniteError
 from trainscope.metrics.arrivals import Arrivals
 from trainscope.metrics.delivery import Delivery
 from trainscope.metrics.fork import drop_in_child
-from trainscope.metrics.generation import ENTRY_LIMIT, Entry, Generation
+from trainscope.metrics.generation import ENTRY_LIMIT, Blocks, Entry, Generation
 from trainscope.metrics.outlet import Outlet
 from trainscope.metrics.records import Sink, SinkContext
 from trainscope.metrics.reduce import Intervals, check_reduce
@@ -71,8 +71,9 @@ class MetricsLogger:
         self._worker = worker
         self._arrivals = Arrivals()
         self._outlets = tuple(Outlet(sink, context) for sink in sinks)
+        blocks = Blocks(GENERATIONS)
         self._delivery = Delivery(
-            [Generation() for _ in range(GENERATIONS)],
+            [Generation(blocks) for _ in range(GENERATIONS)],
             self._arrivals,
             None if every == 1 else Intervals(every, reduce),
             self._outlets,
