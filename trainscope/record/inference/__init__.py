@@ -13,8 +13,8 @@ much. The first turn of a loop is known to train when its backward comes: its st
 back to its first event, and what waited before that is claimed for it.
 
 Where the program has left the loop, the step ends with its newest range: validation between
-epochs is in no step. That it has left is seen at each event and at each wait; a pause without
-either, in the frame that holds the loop, is charged to the last step before it.
+epochs is in no step. That it has left is seen at each event, at each wait and at the first batch of
+a new iterator; a pause that ends with none of these is charged to the last step before it.
 """
 
 from __future__ import annotations
