@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import random
 import threading
+import zlib
 from collections import Counter
 from typing import Any
 
@@ -14,13 +15,15 @@ from trainscope.record.inference import StepInference
 
 PROGRAMS = 400
 EVENTS = ("forward", "backward", "optimizer", "evaluation")
+FETCHES = ("data", "data", "first data")
 
 
 class Writer:
     """Writes a program of nested loops, arms and calls that counts its own trained turns."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, fetches: bool = False) -> None:
         self.random = random.Random(seed)
+        self.events = (*EVENTS, *FETCHES) if fetches else EVENTS
         self.lines: list[str] = []
         self.functions: list[list[str]] = []
         self.loops = 0
@@ -41,7 +44,7 @@ class Writer:
     def statement(self, depth: int, in_loop: bool) -> list[str]:
         choice = self.random.random()
         if depth >= 4 or choice < 0.35:
-            return [f"emit({self.random.choice(EVENTS)!r})"]
+            return [f"emit({self.random.choice(self.events)!r})"]
         if choice < 0.6:
             return self.loop(depth)
         if choice < 0.75:
@@ -104,10 +107,14 @@ class Truth:
             turn.trained = True
 
 
-def outcome(seed: int) -> tuple[StepInference, Truth, list[str], str]:
-    """Run the program of a seed on a thread; what was inferred, the truth, and the step calls."""
-    source = Writer(seed).source()
-    file = f"<random program {seed}>"
+def outcome(
+    seed: int, source: str, *, fetches: bool = False
+) -> tuple[StepInference, Truth, list[str]]:
+    """Run a program on a thread; what was inferred, the truth, and the step calls.
+
+    Without ``fetches`` nothing is told of those that it makes.
+    """
+    file = f"<random program {seed}, {zlib.crc32(source.encode()):08x}>"  # a file is read once
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     truth, log, choice = Truth(), [], random.Random(seed + 1)
     inference = StepInference(
@@ -116,12 +123,14 @@ def outcome(seed: int) -> tuple[StepInference, Truth, list[str], str]:
         end_last=lambda: log.append("end"),
         drop=lambda: log.append("drop"),
     )
+    told = (*EVENTS, *FETCHES) if fetches else EVENTS
+    tell = {kind: inference.on_event if kind in told else str for kind in (*EVENTS, *FETCHES)}
     turns = Counter[str]()
 
     def emit(kind: str) -> None:
         if kind == "backward":
             truth.backward()
-        inference.on_event(kind)
+        tell[kind](kind)  # by no branch: that would be one on the way to the event
 
     def train() -> None:
         emit("forward")
@@ -143,7 +152,7 @@ def outcome(seed: int) -> tuple[StepInference, Truth, list[str], str]:
     thread = threading.Thread(target=exec, args=(code, names))
     thread.start()
     thread.join()
-    return inference, truth, log, source
+    return inference, truth, log
 
 
 def loop_of_line(source: str, line: int) -> int:
@@ -151,20 +160,45 @@ def loop_of_line(source: str, line: int) -> int:
     return int(source.splitlines()[line].partition("turn(")[2].partition(")")[0])
 
 
+def loops_of(counted_by: str, source: str) -> list[int]:
+    """The numbers of the loops whose turns were counted."""
+    places = counted_by.partition(" loop at ")[2].partition(";")[0].split(" and at ")
+    return [loop_of_line(source, int(place.rpartition(":")[2])) for place in places]
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_a_confident_count_is_true(part: int) -> None:
     confident = 0
     for seed in range(part, PROGRAMS * 4, 4):
-        inference, truth, log, source = outcome(seed)
+        source = Writer(seed).source()
+        inference, truth, log = outcome(seed, source)
         counted_by = inference.counted_by
         inference.finish()
         assert log.count("begin") == log.count("end") + log.count("drop")
         if not counted_by.startswith("trainscope run: turns of the loop at <random"):
             continue
-        places = counted_by.partition(" loop at ")[2].partition(";")[0].split(" and at ")
-        lines = [int(place.rpartition(":")[2]) for place in places]
-        true = sum(truth.trained[loop_of_line(source, line)] for line in lines)
+        true = sum(truth.trained[number] for number in loops_of(counted_by, source))
         assert inference.steps == true, f"{counted_by}\n{source}"
         assert log.count("end") == true, f"{counted_by}\n{source}"
+        confident += 1
+    assert confident > PROGRAMS // 20
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_fetches_of_batches_change_no_count(part: int) -> None:
+    confident = 0
+    for seed in range(part, PROGRAMS * 4, 4):
+        source = Writer(seed, fetches=True).source()
+        without, _truth, _log = outcome(seed, source)
+        inference, truth, log = outcome(seed, source, fetches=True)
+        counted_by = inference.counted_by
+        if without.counted_by.startswith("trainscope run: "):
+            assert (counted_by, inference.steps) == (without.counted_by, without.steps), source
+        inference.finish()
+        assert log.count("begin") == log.count("end") + log.count("drop")
+        if not counted_by.startswith("trainscope run: turns of the loop at <random"):
+            continue
+        true = sum(truth.trained[number] for number in loops_of(counted_by, source))
+        assert inference.steps == log.count("end") == true, f"{counted_by}\n{source}"
         confident += 1
     assert confident > PROGRAMS // 20
