@@ -364,6 +364,22 @@ def test_the_same_function_called_again_has_left_its_loop() -> None:
     assert "".join(tape_of(program).log) == "b<eblbeb"
 
 
+def test_a_turn_that_is_broken_off_is_not_one_without_a_backward() -> None:
+    def program(t: Tape) -> None:
+        for number in range(3):
+            t.emit("forward")
+            if number == 2:
+                break
+            t.emit("backward")
+            t.emit("optimizer")
+        t.wait()
+
+    tape = tape_of(program)
+    assert tape.inside == [False]
+    assert tape.inference.counted_by.startswith("trainscope run: "), tape.inference.counted_by
+    assert tape.inference.steps == 2
+
+
 def test_where_it_cannot_tell_every_wait_is_training_s() -> None:
     def program(t: Tape) -> None:
         for _ in range(2):

@@ -126,8 +126,13 @@ class LoopTurns:
         return not self._turned(seen, first)
 
     def leave(self) -> None:
-        """The program went elsewhere: the next event inside begins a turn."""
+        """The program went elsewhere: the next event inside begins a turn.
+
+        The turn that it left may have been broken off half-way, so it is not idle.
+        """
         if self._last is not None and not self._last.loop.resumable:
+            if self._training_here and not self.backward_here:
+                self._here, self._training_here = set(), False
             self.end_turn()
             self._last, self.only_data = None, False
 
