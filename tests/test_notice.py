@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +53,25 @@ def test_a_showwarning_that_fails_is_no_concern_of_the_caller(
         monkeypatch.setattr(warnings, "showwarning", fails)
         notice.warn("a word")
     assert capsys.readouterr().err == "a word\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_leaves_nothing_in_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        notice.say("a word")
+        full.flush()
+
+
+def test_what_the_program_wrote_before_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "out").open("w", encoding="ascii", errors="backslashreplace") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        stream.write("theirs\n")
+        notice.say("où")
+        stream.write("theirs\n")
+    assert (tmp_path / "out").read_text() == "theirs\no\\xf9\ntheirs\n"
 
 
 @pytest.mark.parametrize("stream", [None, closed(), Broken(), object()], ids=repr)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 import warnings
 
@@ -31,7 +33,15 @@ def write(text: str) -> None:
     if stream is None:
         return
     try:
-        stream.write(text)
-        stream.flush()
+        if type(stream) is io.TextIOWrapper:
+            # Past its buffer: what a full disk leaves there fails Python's own last flush, and the
+            # exit status of the program becomes 120.
+            stream.flush()
+            rest = text.encode(stream.encoding, stream.errors or "strict")
+            while rest:
+                rest = rest[os.write(stream.fileno(), rest) :]
+        else:
+            stream.write(text)
+            stream.flush()
     except Exception:  # closed, full, a pipe that nobody reads, or an object of the program's own
         return

@@ -30,16 +30,18 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def alone(*words: str, cwd: Path) -> Ended:
+def alone(*words: str, cwd: Path, stdin: str = "") -> Ended:
     """``python WORDS``."""
-    return _ended([sys.executable, *words], cwd)
+    return _ended([sys.executable, *words], cwd, stdin)
 
 
-def under_run(*words: str, cwd: Path) -> Ended:
+def under_run(*words: str, cwd: Path, stdin: str = "") -> Ended:
     """``trainscope run WORDS``."""
-    return _ended([*UNDER_RUN, *words], cwd)
+    return _ended([*UNDER_RUN, *words], cwd, stdin)
 
 
-def _ended(command: list[str], cwd: Path) -> Ended:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+def _ended(command: list[str], cwd: Path, stdin: str) -> Ended:
+    done = subprocess.run(
+        command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=120
+    )
     return Ended(done.returncode, done.stdout, done.stderr)

@@ -66,7 +66,7 @@ def test_help_loads_no_torch(verb: str) -> None:
     [
         ([], 2, "name a script to run, or a module with -m"),
         (["absent.py"], 2, "absent.py': No such file or directory"),
-        (["folder"], 2, "folder is a folder; name a Python file, or a module with -m"),
+        (["folder"], 1, "'folder' is a folder with no __main__.py; name a Python file, or"),
         (["-m", "no_such_module_here"], 1, "no module named 'no_such_module_here'"),
         (["-m", "folder.absent"], 1, "no module named 'folder.absent'"),
         (["binary.py"], 1, "binary.py is not Python source: it holds null bytes"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import torch
 
+from trainscope import api as api  # loaded now: later the program's folder may hold any name
+from trainscope.notice import say, write
 from trainscope.record.exit import at_end
 from trainscope.record.inference import StepInference
 from trainscope.record.schedule import Schedule
@@ -16,6 +17,7 @@ from trainscope.record.scope import Scope
 from trainscope.record.session import Session
 from trainscope.record.stand_in import stand_in
 from trainscope.record.world import this_process
+from trainscope.report import text
 
 __all__ = ["Recording"]
 
@@ -34,8 +36,10 @@ class Recording:
     ) -> None:
         wait, warmup, active = window
         has_gpu = cuda_is_there()
+        # asked now: the program may change its environment
+        self._speaks = this_process().rank == 0
         if not has_gpu and not dry_run:
-            _say(
+            self._say(
                 "no CUDA device here, so this is a dry run: it finds lines that would wait for one"
             )
         self._session: Session | None = None
@@ -98,10 +102,10 @@ class Recording:
             session.counted_by = self._inference.counted_by
             self._inference.finish()
             self._scope.close()
-            if int(os.environ.get("RANK", "0")) == 0:
+            if self._speaks:
                 self._show()
         except Exception as fault:
-            _say(f"the report could not be made ({type(fault).__name__}: {fault})")
+            self._say(f"the report could not be made ({type(fault).__name__}: {fault})")
 
     def _save(self) -> None:
         if self._session is not None and self._inference is not None:
@@ -109,10 +113,9 @@ class Recording:
             self._session.save()
 
     def _show(self) -> None:
-        from trainscope.report import text
-
-        print(text.render(self._scope.report()), file=sys.stderr)
-        _say(f"the files are in {self._scope.run_dir}; trainscope report {self._scope.run_dir}")
+        write(f"{text.render(self._scope.report())}\n")
+        place = self._scope.run_dir
+        self._say(f"the files are in {place}; trainscope report {place}")
 
     def _step_aside(self) -> None:
         """The program makes a scope of its own: that one records."""
@@ -130,7 +133,11 @@ class Recording:
             if self._made_parent:
                 with suppress(OSError):  # something else is in it by now
                     session.directory.path.parent.rmdir()
-        _say(words)
+        self._say(words)
+
+    def _say(self, words: str) -> None:
+        if self._speaks:
+            say(f"trainscope: {words}")
 
 
 def cuda_is_there() -> bool:
@@ -145,8 +152,3 @@ def cuda_is_there() -> bool:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def _say(text: str) -> None:
-    if int(os.environ.get("RANK", "0")) == 0:
-        print(f"trainscope: {text}", file=sys.stderr)

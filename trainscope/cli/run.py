@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class RunCommand(TyperCommand):
             for name in (*parameter.opts, *parameter.secondary_opts)
         }
         at = 0
-        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+        while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
             arg = args[at]
             if arg.startswith("-m") and not arg.startswith("--"):
                 at += 2 if arg == "-m" else 1
@@ -143,6 +144,9 @@ def execute(request: RunRequest) -> None:
         raise SystemExit(1) from None
     from trainscope.record.settings import switched_off
 
+    if not switched_off():
+        # before the program's folder comes first on sys.path: it may hold a torch.py of its own
+        importlib.import_module("trainscope.cli.recording")
     program.prepare(request.args)
     recording = None if switched_off() else _start(request, program)
     pid = os.getpid()

@@ -6,8 +6,10 @@ import importlib.machinery
 import importlib.util
 import io
 import os
+import pkgutil
 import sys
 import threading
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from types import CodeType, ModuleType, TracebackType
 
 __all__ = ["Program", "ProgramError", "load_module", "load_script", "show_own_traceback"]
 
+STDIN = "<stdin>"
 _LAUNCHERS: list[ModuleType] = []
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 
@@ -33,19 +36,23 @@ class Program:
 
     code: CodeType
     file: str
-    """Absolute path."""
+    """Absolute path; ``<stdin>`` for a program that came through it."""
     argv0: str
     """``sys.argv[0]``: a script as it was typed, a module's full path."""
     import_path: str
     """What goes first on ``sys.path``: the script's folder, or the working directory for -m."""
     spec: importlib.machinery.ModuleSpec | None = None
     """None for a script; spawned children find the module by its name."""
+    loader: object = None
+    """What ``__loader__`` is, where there is no spec."""
 
     @property
     def name(self) -> str:
         """Short name, for the run directory."""
-        if self.spec is None:
-            return Path(self.file).stem
+        if self.file == STDIN:
+            return "stdin"
+        if self.spec is None or self.spec.name == "__main__":  # a script, a folder or an archive
+            return Path(self.argv0).stem
         return self.spec.name.removesuffix(".__main__").rpartition(".")[2]
 
     def prepare(self, args: Sequence[str]) -> None:
@@ -60,13 +67,12 @@ class Program:
         exit handlers and unpickling.
         """
         main = ModuleType("__main__")
-        loader = importlib.machinery.SourceFileLoader("__main__", self.file)
         main.__dict__.update(
             __file__=self.file,
             __builtins__=sys.modules["builtins"],
             __spec__=self.spec,
             __package__=None if self.spec is None else self.spec.parent,
-            __loader__=loader if self.spec is None else self.spec.loader,
+            __loader__=self.loader if self.spec is None else self.spec.loader,
             __cached__=None if self.spec is None else self.spec.cached,
         )
         if sys.version_info < (3, 14):
@@ -113,21 +119,47 @@ def show_own_traceback(program: Program) -> None:
 
 def load_script(path: str) -> Program:
     """Read and compile a script. Raises ProgramError, or SyntaxError as Python would."""
+    if path == "-":
+        code = compile_source(sys.stdin.buffer.read(), STDIN)
+        loader = importlib.machinery.BuiltinImporter
+        return Program(code=code, file=STDIN, argv0="-", import_path="", loader=loader)
     file = os.path.abspath(path)
-    if os.path.isdir(file):
-        raise ProgramError(f"{path} is a folder; name a Python file, or a module with -m", 2)
+    if os.path.isdir(file) or zipfile.is_zipfile(file):
+        return _load_main_of(path, file)
     try:
         with io.open_code(file) as opened:
             source = opened.read()
     except OSError as error:
         raise ProgramError(f"can't open {file!r}: {error.strerror}", 2) from None
+    if source.startswith(importlib.util.MAGIC_NUMBER):
+        loader = importlib.machinery.SourcelessFileLoader("__main__", file)
+        code = loader.get_code("__main__")
+        assert code is not None
+    else:
+        loader = importlib.machinery.SourceFileLoader("__main__", file)
+        code = compile_source(source, file)
     return Program(
-        code=compile_source(source, file),
+        code=code,
         file=file,
         argv0=path,
         # Python looks through a link, so that the script's neighbours are those of the real file
         import_path=os.path.dirname(os.path.realpath(file)),
+        loader=loader,
     )
+
+
+def _load_main_of(path: str, file: str) -> Program:
+    """The ``__main__`` in a folder or a zip archive."""
+    importer = pkgutil.get_importer(file)
+    spec = None if importer is None else importer.find_spec("__main__")
+    code = None if spec is None else spec.loader.get_code("__main__")  # type: ignore[union-attr]
+    if code is None:
+        kind = "folder" if os.path.isdir(file) else "archive"
+        raise ProgramError(
+            f"{path!r} is a {kind} with no __main__.py; name a Python file, or a module with -m", 1
+        )
+    assert spec is not None
+    return Program(code=code, file=spec.origin or file, argv0=path, import_path=file, spec=spec)
 
 
 def compile_source(source: bytes, file: str) -> CodeType:
