@@ -11,7 +11,6 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
-BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->\n"
 
 
 def read(name: str) -> dict[str, Any]:
@@ -25,20 +24,20 @@ def measured_on(result: dict[str, Any]) -> str:
     return f"{where['device']}, torch {where['torch']}, Python {where['python']}, {where['date']}"
 
 
-def overhead() -> str:
-    """The whole-loop table."""
-    result = read("overhead")
+def overhead(name: str, how: str) -> str:
+    """A whole-loop table."""
+    result = read(name)
     lines = [
         f"A launch-bound loop (16 layers of width 256), each variant in pairs with the bare loop, "
-        f"{result['steps']} steps each ({measured_on(result)}; `tests/bench/overhead.py`):",
+        f"{result['steps']} steps each, {how} ({measured_on(result)}; `tests/bench/overhead.py`):",
         "",
         "| switched on | ms a step, bare | with it | median of the paired ratios | 95 % bound |",
         "|---|---|---|---|---|",
     ]
-    for name, row in result["variants"].items():
+    for variant, row in result["variants"].items():
         if "not_measured" in row:
             continue
-        label = "nothing (the floor of the method)" if name == "bare" else name
+        label = "nothing (the floor of the method)" if variant == "bare" else variant
         lines.append(
             f"| {label} | {row['bare_us'] / 1e3:.2f} | {row['with_us'] / 1e3:.2f} "
             f"| {row['ratio']:.3f} | {row['ratio_upper_95']:.3f} |"
@@ -92,15 +91,44 @@ def sync_cases() -> str:
     )
 
 
-def block() -> str:
+def nsys_kernels() -> str:
+    """What an nsys recording of the mlp example holds."""
+    found = read("nsys_kernels")
+    phases = ", ".join(f"{count} in {name}" for name, count in found["kernels_in_phases"].items())
+    return (
+        f"An nsys recording of a window of `examples/mlp.py` ({found['recorded_on']}; "
+        f"`tests/bench/nsys_kernels.py`): {found['kernels_in_steps']} of {found['kernels']} "
+        f"kernels were launched inside its {found['step_ranges']} step ranges ({phases})."
+    )
+
+
+def figures() -> str:
     """All figures."""
-    return "\n\n".join([overhead(), hot_path(), log_cost(), sync_cases()]) + "\n"
+    parts = [
+        overhead("overhead", "after as many to warm up"),
+        overhead("overhead_first_steps", "the first ones of a run, after 20 to warm up"),
+        hot_path(),
+        log_cost(),
+        sync_cases(),
+        nsys_kernels(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def report() -> str:
+    """The beginning of a real report, up to its third site."""
+    lines = (RESULTS / "slow_loop_report.txt").read_text().splitlines()
+    sites = [number for number, line in enumerate(lines) if line.startswith("    TS1")]
+    return "\n".join(["```", *lines[: sites[1] + 2], "  …", "```"]) + "\n"
 
 
 def with_figures(readme: str) -> str:
-    """The README's text with its figures as the result files have them."""
-    head, rest = readme.split(BEGIN)
-    return head + BEGIN + block() + END + rest.split(END)[1]
+    """The README's text with its figures and its report as the result files have them."""
+    for mark, text in (("figures", figures()), ("report", report())):
+        head, rest = readme.split(f"<!-- {mark} -->\n")
+        _, tail = rest.split(f"<!-- /{mark} -->\n")
+        readme = f"{head}<!-- {mark} -->\n{text}<!-- /{mark} -->\n{tail}"
+    return readme
 
 
 if __name__ == "__main__":

@@ -155,7 +155,10 @@ class DetectorReport(Part):
 
 
 class Overhead(Part):
-    """CPU time that trainscope itself took on the loop's thread."""
+    """CPU time of trainscope on the loop's thread: its steps, ranges and log calls.
+
+    A lower bound: hooks, the timing of waits and background threads come on top.
+    """
 
     per_step_us: float
     share: float | None

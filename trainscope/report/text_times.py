@@ -60,7 +60,9 @@ def _steps(report: Report) -> Iterator[RenderableType]:
         cost = duration(report.overhead.per_step_us / 1e3)
         share = report.overhead.share
         yield hanging(
-            "", f"trainscope itself: {cost} a step" + ("" if share is None else f" ({share:.1%})")
+            "",
+            f"trainscope itself: at least {cost} a step"
+            + ("" if share is None else f" ({share:.1%})"),
         )
 
 
