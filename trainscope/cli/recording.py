@@ -18,6 +18,7 @@ from trainscope.record.session import Session
 from trainscope.record.stand_in import stand_in
 from trainscope.record.world import this_process
 from trainscope.report import text
+from trainscope.sync.cuda_present import cuda_present
 
 __all__ = ["Recording"]
 
@@ -35,7 +36,7 @@ class Recording:
         dry_run: bool,
     ) -> None:
         wait, warmup, active = window
-        has_gpu = cuda_is_there()
+        has_gpu = cuda_present()
         # asked now: the program may change its environment
         self._speaks = this_process().rank == 0
         if not has_gpu and not dry_run:
@@ -140,7 +141,12 @@ class Recording:
             say(f"trainscope: {words}")
 
 
-def cuda_is_there() -> bool:
+def _say(self, words: str) -> None:
+    if self._speaks:
+        say(f"trainscope: {words}")
+
+
+def cuda_present() -> bool:
     """Ask for a CUDA device without starting CUDA: the program may still choose its devices."""
     name = "PYTORCH_NVML_BASED_CUDA_CHECK"
     before = os.environ.get(name)
