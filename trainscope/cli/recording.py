@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
-
-import torch
 
 from trainscope import api as api  # loaded now: later the program's folder may hold any name
 from trainscope.notice import say, write
@@ -139,22 +136,3 @@ class Recording:
     def _say(self, words: str) -> None:
         if self._speaks:
             say(f"trainscope: {words}")
-
-
-def _say(self, words: str) -> None:
-    if self._speaks:
-        say(f"trainscope: {words}")
-
-
-def cuda_present() -> bool:
-    """Ask for a CUDA device without starting CUDA: the program may still choose its devices."""
-    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        return torch.cuda.is_available()
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
