@@ -74,7 +74,9 @@ def test_what_the_program_wrote_before_comes_first(
     assert (tmp_path / "out").read_text() == "theirs\no\\xf9\ntheirs\n"
 
 
-@pytest.mark.parametrize("stream", [None, closed(), Broken(), object()], ids=repr)
+@pytest.mark.parametrize(
+    "stream", [None, closed(), Broken(), object()], ids=["none", "closed", "broken", "no stream"]
+)
 def test_standard_error_may_be_anything(stream: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
     notice.say("a word")

@@ -170,7 +170,7 @@ def test_a_bad_argument_is_named_and_makes_no_directory(
         ([ts.sinks.Console], r"make one: Console\(\)"),
         (None, "it is a list of sinks"),
     ],
-    ids=str,
+    ids=["a sink", "a name", "a list of names", "a class", "None"],
 )
 def test_what_is_no_sink_is_told_and_makes_no_directory(
     tmp_path: Path, sinks: object, words: str
