@@ -17,16 +17,22 @@ def test_stages_are_done_once_and_in_order() -> None:
     assert done == [0, 1, 2, 3]
 
 
-def test_a_stage_that_fails_is_told_and_the_next_ones_are_done() -> None:
-    fault, done = OSError("disk"), list[int]()
+def test_a_stage_that_fails_is_tried_again_and_told_and_the_next_ones_are_done() -> None:
+    fault, done = OSError("disk"), list[str]()
 
     def fails() -> None:
+        done.append("tried")
         raise fault
 
-    closing = Closing([fails, lambda: done.append(1)])
-    assert closing.run(nullcontext()) == [fault]
+    def fails_once() -> None:
+        done.append("once")
+        if done.count("once") == 1:
+            raise fault
+
+    closing = Closing([fails, fails_once, lambda: done.append("last")])
+    assert closing.run(nullcontext()) == [fault, fault, fault]
     assert closing.run(nullcontext()) == []
-    assert done == [1]
+    assert done == ["tried", "tried", "once", "once", "last"]
 
 
 @pytest.mark.parametrize("rude", [KeyboardInterrupt, SystemExit, GeneratorExit])

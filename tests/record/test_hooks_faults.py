@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from written_ranges import WrittenRanges
 
+from trainscope.errors import ConfigError
 from trainscope.record.hooks import Hooks
 
 
@@ -80,16 +81,89 @@ def test_warnings_as_errors_do_not_end_the_loop(capsys: pytest.CaptureFixture) -
     assert "a bug of ours" in capsys.readouterr().err
 
 
-def test_a_fault_while_wrapping_is_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_while_wrapping_costs_that_one_thing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hooks, "_add_submodules", lambda *_: 1 / 0)
     recorder = WrittenRanges()
-    with pytest.warns(RuntimeWarning, match="ZeroDivisionError"):
+    with pytest.warns(RuntimeWarning, match="cannot record the forward of.*ZeroDivisionError"):
         _, hooks = train(1, recorder)
     monkeypatch.undo()
     assert hooks is not None
     hooks.remove()
-    assert recorder.text == ""
+    assert recorder.text == "forward() backward() optimizer() evaluation()"
+    assert hooks.not_seen() == ("the forward of Sequential: ZeroDivisionError: division by zero",)
     assert "__call__" not in vars(nn.Sequential)
+
+
+class Frozen(type):
+    def __setattr__(cls, name: str, value: object) -> None:
+        raise TypeError(f"{cls.__name__} is frozen")
+
+
+class FrozenModel(nn.Linear, metaclass=Frozen):
+    """Its class lets nothing be set on it."""
+
+
+class ToldByHand:
+    """An optimizer of which Python cannot tell where its ``step`` stands."""
+
+    def __getattr__(self, name: str) -> object:
+        if name == "step":
+            return lambda: None
+        raise AttributeError(name)
+
+
+def test_what_cannot_be_watched_is_told_and_all_else_is_recorded(
+    capsys: pytest.CaptureFixture,
+) -> None:
+    recorder, model = WrittenRanges(), FrozenModel(2, 1)
+    hooks = Hooks(recorder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            hooks.add_model(model)
+            hooks.add_optimizer(ToldByHand())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    hooks.add_optimizer(optimizer)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    notes = hooks.not_seen()
+    hooks.remove()
+    assert recorder.text == "backward() optimizer()"
+    assert [note.partition(":")[0] for note in notes] == [
+        "the forward of FrozenModel",
+        "the steps of ToldByHand",
+    ]
+    assert capsys.readouterr().err.count("trainscope cannot record") == 2
+    assert hooks.not_seen() == notes
+
+
+class Shell:
+    """Passes every attribute on, as some wrappers of optimizers do."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+def test_a_shell_is_watched_through_what_it_passes_on_to() -> None:
+    recorder, model = WrittenRanges(), nn.Linear(2, 1)
+    shell = Shell(torch.optim.SGD(model.parameters(), lr=0.1))
+    hooks = Hooks(recorder)
+    hooks.add_optimizer(shell)
+    model(torch.ones(1, 2)).sum().backward()
+    shell.step()  # type: ignore[operator]
+    hooks.remove()
+    assert recorder.text == "backward() optimizer()"
+    assert recorder.optimizer_steps == 1
+
+
+@pytest.mark.parametrize("given", [5, None, [], torch.optim.SGD, "SGD"])
+def test_what_is_no_optimizer_is_refused(given: object) -> None:
+    hooks = Hooks(WrittenRanges())
+    with pytest.raises(ConfigError, match="optimizer must"):
+        hooks.add_optimizer(given)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

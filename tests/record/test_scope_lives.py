@@ -44,6 +44,9 @@ def test_a_closed_scope_costs_no_memory_and_records_nothing(tmp_path: Path) -> N
         with scope.step(), kept, scope.range("new"), scope.phase(f"{number}"):
             pass
     assert list(scope.steps(range(100))) == list(range(100))
+    model = scope.wrap(nn.Linear(1, 1), torch.optim.SGD([torch.ones(1)]), module_depth=2)
+    assert "__call__" not in vars(type(model))
+    assert "wrapped" not in repr(torch.optim.SGD.step)
     recorder = scope._session.recorder  # type: ignore[union-attr]
     assert (len(recorder.rows), len(recorder.stack), len(recorder.names)) == (0, 0, 2)
     assert rows(tmp_path / "run") == {("step", 0): 1, ("kept", 1): 1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import nullcontext
+from typing import Literal
 
 import pytest
 import torch
@@ -148,3 +149,15 @@ def test_our_warning_never_ends_the_training(
         monkeypatch.setattr(detector._sites, "record", None)
         assert x.item() == 1.0
     assert "stopped looking for syncs after a fault of its own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["always", "error"])
+def test_a_second_detector_shows_no_question_of_ours(action: Literal["always", "error"]) -> None:
+    with SyncDetector(dry_run=False), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        with SyncDetector(dry_run=False) as second:
+            second.begin_step(0)
+            warnings.simplefilter(action)
+            with SyncDetector(dry_run=False):
+                second.begin_step(1)
+    assert [str(each.message) for each in caught] == []

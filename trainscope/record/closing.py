@@ -13,7 +13,10 @@ _POLL_S = 0.001
 
 
 class Closing:
-    """Does ``stages`` in order; a stage that fails does not keep the next ones from being done."""
+    """Does ``stages`` in order; one that fails is tried once more, and then the next ones are done.
+
+    So a stage that takes things out must go on where it was.
+    """
 
     def __init__(self, stages: Sequence[Callable[[], None]]) -> None:
         self._left = list(reversed(stages))
@@ -47,11 +50,14 @@ class Closing:
         self._thread = None
 
     def _do_what_is_left(self) -> list[Exception]:
-        left, faults = self._left, []
+        left = self._left
+        faults: list[Exception] = []
         while left:
-            try:
-                left[-1]()
-            except Exception as fault:
-                faults.append(fault)
+            for _ in range(2):
+                try:
+                    left[-1]()
+                    break
+                except Exception as fault:
+                    faults.append(fault)
             left.pop()
         return faults

@@ -78,8 +78,8 @@ def at_end(close: Callable[[], None], *, flush: Callable[[], None] | None = None
     """
     handle = Handle(close, flush)
     _register_once()
-    _handles.append(handle)
     _sigterm.install()
+    _handles.append(handle)
     return handle
 
 

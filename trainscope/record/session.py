@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainscope.errors import ConfigError, TrainscopeError
+from trainscope.errors import ConfigError, RunDirectoryError, TrainscopeError
 from trainscope.metrics.fork import drop_in_child
 from trainscope.metrics.logger import MetricsLogger
 from trainscope.metrics.sinks import Jsonl, SinkContext
@@ -22,11 +22,10 @@ from trainscope.record.annotations import ProfilerAnnotations
 from trainscope.record.capture import Capture
 from trainscope.record.closing import Closing
 from trainscope.record.exit import at_end
-from trainscope.record.facts import counts, run_info
 from trainscope.record.hooks import Hooks
 from trainscope.record.ranges import NullRange, Range
 from trainscope.record.recorder import MAX_NAME_LENGTH, MAX_NAMES, Recorder
-from trainscope.record.row_writer import RowWriter
+from trainscope.record.saving import Saving
 from trainscope.record.settings import Settings
 from trainscope.record.world import this_process
 from trainscope.sync.detector import SyncDetector
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-SAVE_SYNCS_EVERY_S = 5.0
-"""syncs.json is replaced whole, so less often than rows are appended; a kill loses this much."""
-
 
 class Session:
     """What an enabled ``Scope`` holds. Its own faults end the recording, never the loop."""
@@ -48,7 +44,7 @@ class Session:
     def __init__(self, settings: Settings, sinks: Sequence[Sink]) -> None:
         self.settings = settings
         self.counted_by: str | None = None
-        self._world = world = this_process()
+        world = this_process()
         self.directory = RunDirectory.create(
             settings.run_dir,
             rank=world.rank,
@@ -88,20 +84,33 @@ class Session:
             reduce=settings.reduce,
             stop_on_nan=settings.stop_on_nan,
         )
-        self._started = (time.time_ns(), perf_counter_ns())
         self._next_step = settings.start_step
-        self._own_ns = 0
-        self._rows = RowWriter(self.recorder, self.directory)
-        self._syncs_saved_s = time.monotonic()
+        self.own_ns = 0
+        """CPU time on the loop's thread of all but the ranges."""
+        self._saving = Saving(self, world, self._not_saved)
         self._told: set[str] = set()
         self._open = True
         self._closing = Closing(self._stages())
-        self._write_info()
+        self._at_end: AbstractContextManager[object] = nullcontext()
+        try:
+            self._start()
+        except BaseException:  # nothing stays of a scope that the program never gets
+            self.close()
+            raise
+
+    def _start(self) -> None:
         drop_in_child(self)
-        self.worker.add(self._save_new)
+        try:
+            self._saving.write_info()
+        except OSError as fault:
+            raise RunDirectoryError(
+                f"cannot write to {self.directory.path}: {fault.strerror or fault}; "
+                "name a place that can be written to"
+            ) from fault
+        self._at_end = at_end(self.close, flush=self.save)
+        self.worker.add(self._saving.write_new)
         self.worker.start()
         self.detector.start()
-        self._at_end = at_end(self.close, flush=self.save)
 
     # ---- hot path -----------------------------------------------------------------------------
     def begin_step(self) -> None:
@@ -120,7 +129,7 @@ class Session:
             self.detector.begin_step(step)
             self.hooks.begin_step()
             self.recorder.begin_step(step)
-            self._own_ns += perf_counter_ns() - began_ns
+            self.own_ns += perf_counter_ns() - began_ns
         except Exception as fault:
             self._give_up(fault)
 
@@ -141,7 +150,7 @@ class Session:
         except Exception as fault:
             self._give_up(fault)
         finally:
-            self._own_ns += perf_counter_ns() - began_ns
+            self.own_ns += perf_counter_ns() - began_ns
         if self.capture is not None and self._open:
             try:
                 self.capture.end_step(step)
@@ -193,7 +202,7 @@ class Session:
             raise
         except Exception as fault:
             self._give_up(fault)
-        self._own_ns += perf_counter_ns() - began_ns
+        self.own_ns += perf_counter_ns() - began_ns
 
     def wrap(
         self,
@@ -202,41 +211,13 @@ class Session:
         module_depth: int,
     ) -> None:
         """Hook one model and its optimizers."""
+        if not self._open:
+            return
         self.hooks.add_model(model, module_depth=module_depth)
         for optimizer in optimizers:
             self.hooks.add_optimizer(optimizer)
 
     # ---- files --------------------------------------------------------------------------------
-    def _write_info(self) -> None:
-        self.directory.write_info(
-            run_info(self.settings, self._world, self._started, self.counted_by)
-        )
-
-    def _save_new(self) -> None:
-        """On the worker: append the finished ranges, now and then replace the syncs."""
-        try:
-            self._rows.write()
-            if time.monotonic() - self._syncs_saved_s > SAVE_SYNCS_EVERY_S:
-                self._save_state()
-        except OSError as fault:
-            self._not_saved(fault)
-
-    def _save_state(self) -> None:
-        self._syncs_saved_s = time.monotonic()
-        directory, hooks = self.directory, self.hooks
-        directory.write_syncs(self.detector.sites(), self.detector.state())
-        directory.write_json("metrics.json", self.metrics.state())
-        if self.capture is not None:
-            directory.write_json("captures.json", self.capture.state())
-        counted = counts(
-            self.recorder,
-            self._own_ns,
-            hooks.not_seen(),
-            rows_refused=self._rows.refused,
-            watches_optimizers=hooks.watches_optimizers,
-        )
-        directory.write_json("counts.json", counted)
-
     def save(self) -> None:
         """Bring every file up to date, so that a report can be made now."""
         if not self._open:
@@ -244,9 +225,9 @@ class Session:
         self.metrics.flush()
         self.worker.run_now()
         try:
-            self._write_info()
+            self._saving.write_info()
             with own_work():
-                self._save_state()
+                self._saving.write_state()
         except OSError as fault:
             self._not_saved(fault)
 
@@ -259,8 +240,8 @@ class Session:
             *([] if self.capture is None else [self.capture.close]),
             self.metrics.close,
             self.worker.close,
-            self._write_info,
-            self._save_state,
+            self._saving.write_info,
+            self._saving.write_state,
             self.directory.close,
         ]
 

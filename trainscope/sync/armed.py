@@ -124,8 +124,11 @@ class Armed:
     def version(self) -> object:
         """Return what changes whenever the filters were changed through Python's own functions.
 
-        Only to be asked while the filter is first, which keeps the question from being shown.
+        Asked only while the filter is first, which keeps the question from being shown.
         """
+        filters = _filters()
+        if not filters or filters[0] is not self._entry:
+            return None
         warnings.warn_explicit(_QUESTION, UserWarning, "", 1, registry=self._registry)
         return self._registry.get("version")
 

@@ -60,10 +60,12 @@ class SyncDetector:
         """Begin to see waits; does nothing when started."""
         if self._started or self.mode == "off" or self._fault is not None:
             return
-        self._installation.add(self)
         self._started = True
+        self._installation.add(self)
         live = self._live()
         self._able = live is None or live.armed.available
+        if live is not None:
+            live.armed.repair()  # it may have been armed before, and covered since
         self._version = self._filters_version()
 
     def stop(self) -> None:
@@ -72,8 +74,8 @@ class SyncDetector:
             return
         self._steps.end(self._hidden())
         self._source_blind = self._blind()
-        self._started = False
         self._installation.remove(self)
+        self._started = False  # last: an interrupted stop can be done again
 
     def __enter__(self) -> SyncDetector:
         self.start()

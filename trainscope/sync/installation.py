@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import FrameType
 from typing import Protocol
 
+from trainscope.notice import warn
 from trainscope.sync import permits
 from trainscope.sync.loop import LoopState
 from trainscope.sync.messages import sync_error, warn_sync
@@ -56,9 +55,12 @@ class Installation:
         """Let `watcher` look on; starts the source for the first one."""
         with self._lock:
             if self.source is None:
-                source = self._make_source(self)
-                source.start()
-                self.source = source
+                source = self.source = self._make_source(self)
+                try:
+                    source.start()
+                except BaseException:  # a fault, or Ctrl-C: nothing stays half installed
+                    self._stop()
+                    raise
             self._watchers = (*self._watchers, watcher)
 
     def remove(self, watcher: Watcher) -> None:
@@ -69,9 +71,15 @@ class Installation:
                 self._stop()
 
     def _stop(self) -> None:
-        source, self.source = self.source, None
-        if source is not None:
+        source = self.source
+        if source is None:
+            return
+        try:
             source.stop()
+        except Exception:
+            self.source = None
+            source.stop()  # goes on where it was; what fails twice is told
+        self.source = None  # not before: after an interrupt the next call goes on
 
     def _observe(
         self,
@@ -112,17 +120,15 @@ class Installation:
         """Take everything out after a fault of our own, so that the training goes on."""
         with self._lock:
             watchers, self._watchers = self._watchers, ()
-            self._stop()
+            with suppress(Exception):  # the fault that led here is the one to tell
+                self._stop()
         for watcher in watchers:
             watcher.failed(fault)
-        words = (
+        warn(
             f"trainscope stopped looking for syncs after a fault of its own: {fault!r}; "
-            "the training goes on"
+            "the training goes on",
+            stacklevel=3,
         )
-        try:
-            warnings.warn(words, RuntimeWarning, stacklevel=3)
-        except RuntimeWarning:  # under -W error it would end the training
-            print(words, file=sys.stderr)
 
     def _after_fork_in_child(self) -> None:
         """Leave a forked child (a DataLoader worker) as if nothing were installed."""

@@ -14,6 +14,7 @@ class Patches:
 
     def __init__(self) -> None:
         self._done: list[tuple[Any, str, Any, Any]] = []
+        self._foreign: list[str] = []
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
         """Set ``owner.name`` and remember what ``owner`` itself held, if anything."""
@@ -23,15 +24,19 @@ class Patches:
     def undo(self) -> tuple[str, ...]:
         """Restore in reverse order; return the names that someone else has replaced since.
 
-        Those are left as they are: what wraps ours keeps calling ours, which passes through.
+        Those are left as they are: what wraps ours keeps calling ours, which passes through. Once
+        interrupted, it goes on where it was when called again.
         """
-        foreign = []
-        for owner, name, before, ours in reversed(self._done):
-            if vars(owner).get(name, _ABSENT) is not ours:
-                foreign.append(f"{owner.__name__}.{name}")
+        while self._done:
+            owner, name, before, ours = self._done[-1]
+            now = vars(owner).get(name, _ABSENT)
+            if now is not ours:
+                if now is not before:
+                    self._foreign.append(f"{owner.__name__}.{name}")
             elif before is _ABSENT:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
-        self._done.clear()
-        return tuple(foreign)
+            self._done.pop()
+        foreign, self._foreign = tuple(self._foreign), []
+        return foreign

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 
 from trainscope.errors import ConfigError
+from trainscope.notice import warn
 from trainscope.record.hooks.compiled import COMPILED, original
 from trainscope.record.hooks.engine import ENGINE
 from trainscope.record.hooks.everything import EVERY_MODEL, NEW_OPTIMIZERS, living_optimizers
 from trainscope.record.hooks.fetches import FETCHES, FetchWatcher
-from trainscope.record.hooks.methods import CALLS, STEPS
+from trainscope.record.hooks.methods import CALLS, STEPS, steps_of
 from trainscope.record.hooks.ranges import LoopRanges, RangeRecorder
 from trainscope.record.hooks.unseen import unseen_forwards, unseen_modules, unseen_optimizer_steps
 from trainscope.record.hooks.watchers import (
@@ -74,14 +75,18 @@ class Hooks:
         try:
             self._see_backward()
             self._see_compiled()
+        except Exception as error:
+            self._ranges.fail(error)
+            return
+        try:
             target = original(model)
             if not CALLS.told(target, self._forwards):
                 watcher = ForwardWatcher(self._ranges, type(target).__name__)
-                self._forwards.append(watcher)
                 CALLS.watch(target, watcher)
+                self._forwards.append(watcher)
             self._add_submodules(target, "", module_depth)
-        except Exception as error:
-            self._ranges.fail(error)
+        except Exception as error:  # a class that lets nothing be set on it, say
+            self._cannot(f"the forward of {type(model).__name__}", error)
 
     def add_optimizer(self, optimizer: Any) -> None:
         """Open ``optimizer`` around each ``optimizer.step()``."""
@@ -90,11 +95,20 @@ class Hooks:
                 f"optimizer must have a callable `step`, and {type(optimizer).__name__} has none; "
                 "pass optimizers one by one: scope.wrap(model, optimizer_a, optimizer_b)"
             )
+        if isinstance(optimizer, type):
+            raise ConfigError(
+                f"optimizer must be an optimizer, not the class {optimizer.__name__}; "
+                "make one first and pass that: scope.wrap(model, optimizer)"
+            )
         try:
             self._see_backward()
-            self._watch_step(optimizer)
         except Exception as error:
             self._ranges.fail(error)
+            return
+        try:
+            self._watch_step(steps_of(optimizer))
+        except Exception as error:
+            self._cannot(f"the steps of {type(optimizer).__name__}", error)
 
     def add_everything(self) -> None:
         """Open ranges around each call of any module and step of any optimizer, if outermost.
@@ -142,7 +156,7 @@ class Hooks:
 
     def not_seen(self) -> tuple[str, ...]:
         """What the hooks know that they could not see, in words."""
-        return (*self._notes, *self._silences())
+        return tuple(dict.fromkeys((*self._notes, *self._silences())))
 
     def _silences(self) -> tuple[str, ...]:
         ranges = self._ranges
@@ -156,6 +170,13 @@ class Hooks:
             *unseen_optimizer_steps(self._steps, ranges.backward_steps),
         )
 
+    def _cannot(self, what: str, error: Exception) -> None:
+        """Say once that one thing is not recorded; all else is."""
+        note = f"{what}: {type(error).__name__}: {error}"
+        if note not in self._notes:
+            self._notes.append(note)
+            warn(f"trainscope cannot record {note}; your loop goes on unchanged", stacklevel=5)
+
     def _added_later(self, optimizer: torch.optim.Optimizer) -> None:
         try:
             self._watch_step(optimizer)
@@ -166,8 +187,8 @@ class Hooks:
         self.watches_optimizers = True
         if not STEPS.told(optimizer, self._steps):
             watcher = StepWatcher(self._ranges, type(optimizer).__name__)
-            self._steps.append(watcher)
             STEPS.watch(optimizer, watcher)
+            self._steps.append(watcher)
 
     def _add_submodules(self, module: torch.nn.Module, path: str, depth: int) -> None:
         if depth == 0:
@@ -179,8 +200,8 @@ class Hooks:
             has_forward = getattr(type(target), "forward", None) is not torch.nn.Module.forward
             if has_forward and not CALLS.told(target, self._modules):
                 watcher = ModuleWatcher(self._ranges, child_path)
-                self._modules.append(watcher)
                 CALLS.watch(target, watcher)
+                self._modules.append(watcher)
             self._add_submodules(target, f"{child_path}.", depth - 1)
 
     def _see_backward(self) -> None:

@@ -19,7 +19,7 @@ from trainscope.record.hooks.instances import InstancePatch
 from trainscope.record.hooks.patch import Patch, hide_from_dynamo
 from trainscope.record.hooks.watch import Watched, Watcher, stays_beneath
 
-__all__ = ["CALLS", "STEPS", "Entry", "MethodTable"]
+__all__ = ["CALLS", "STEPS", "Entry", "MethodTable", "steps_of"]
 
 
 class Entry(Watched):
@@ -165,6 +165,15 @@ def _unbound(found: object) -> Callable[..., Any]:
         return bound(*args, **kwargs)  # type: ignore[operator]
 
     return bound_anew
+
+
+def steps_of(optimizer: Any) -> Any:
+    """The object whose ``step`` it is, for a shell that passes attributes on with __getattr__."""
+    try:
+        inspect.getattr_static(optimizer, "step")
+    except AttributeError:
+        return getattr(optimizer.step, "__self__", optimizer)
+    return optimizer
 
 
 CALLS = MethodTable("__call__", _wrapped_call)

@@ -172,7 +172,9 @@ def leave(mode: TorchDispatchMode) -> Callable[[], None] | None:
     above = stack[stack.index(mode) + 1 :]
     for _ in above:
         _python_dispatch._pop_mode()
-    mode.__exit__(None, None, None)
-    for other in above:
-        _python_dispatch._push_mode(other)
+    try:
+        mode.__exit__(None, None, None)
+    finally:
+        for other in above:
+            _python_dispatch._push_mode(other)
     return None

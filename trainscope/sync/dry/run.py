@@ -66,14 +66,13 @@ class DryRun:
         watch.live = True
 
     def stop(self) -> None:
-        """End, and put back all that was replaced; does nothing when stopped."""
-        if self._mode is None:
-            return
+        """End, and put back all that was replaced; once more puts back what is left of it."""
         self._watch.live = False
-        leave(self._mode)
-        self._mode = None
+        if self._mode is not None:
+            leave(self._mode)
+            self._mode = None
         self._tables.remove()
-        self._foreign = self._patches.undo()
+        self._foreign += self._patches.undo()
 
     @property
     def fault(self) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,6 +13,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from trainscope.notice import warn
 from trainscope.sync.dry.marks import Marks, Place
 from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES
 
@@ -131,10 +131,9 @@ class Watch:
         """End the dry run because of a fault of ours."""
         self.live = False
         self.fault = f"{type(error).__name__}: {error}"
-        warnings.warn(
+        warn(
             f"trainscope: the dry run stops here because of a fault of its own ({self.fault}); "
             "the program goes on, later syncs are not seen",
-            RuntimeWarning,
             stacklevel=3,
         )
 
