@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Iterator
 
@@ -31,6 +32,12 @@ def patched_state() -> dict[str, object]:
         for name in names
         if name in vars(owner)
     }
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C as it comes: whoever starts the tests in the background ignores it for them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
