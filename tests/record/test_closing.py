@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -31,8 +32,26 @@ def test_a_stage_that_fails_is_tried_again_and_told_and_the_next_ones_are_done()
 
     closing = Closing([fails, fails_once, lambda: done.append("last")])
     assert closing.run(nullcontext()) == [fault, fault, fault]
-    assert closing.run(nullcontext()) == []
+    assert closing.closed
     assert done == ["tried", "tried", "once", "once", "last"]
+
+
+def test_what_failed_is_left_for_the_next_call() -> None:
+    done: list[str] = []
+    broken = [True]
+
+    def stage(name: str) -> None:
+        if name in "bd" and broken[0]:
+            raise RecursionError
+        done.append(name)
+
+    closing = Closing([partial(stage, name) for name in "abcde"])
+    assert len(closing.run(nullcontext())) == 4
+    assert done == ["a", "c", "e"]
+    broken[0] = False
+    assert closing.run(nullcontext()) == []
+    assert done == ["a", "c", "e", "b", "d"]
+    assert closing.closed
 
 
 @pytest.mark.parametrize("rude", [KeyboardInterrupt, SystemExit, GeneratorExit])

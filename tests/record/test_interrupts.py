@@ -130,6 +130,7 @@ def test_an_interrupt_anywhere_leaves_the_next_steps_whole(
 ) -> None:
     monkeypatch.setattr(facts, "_range_cost_ns", lambda: 1.0)  # 20,000 bytecodes, all alike
     wrong: dict[str, list[str]] = {}
+    at = 0
     for at in range(1 + 97 * first, 10**9, 797):
         where, faults = interrupted_run(tmp_path / "run", at)
         shutil.rmtree(tmp_path / "run")
@@ -144,6 +145,7 @@ def test_an_interrupt_anywhere_leaves_the_next_steps_whole(
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_an_interrupt_while_a_scope_is_made_leaves_nothing(dry_run: bool, tmp_path: Path) -> None:
     wrong: dict[str, list[str]] = {}
+    at = 0
     for at in range(5, 10**9, 2003 if dry_run else 83):
         interrupt = Interrupt(at)
         sys.settrace(interrupt.calls)
@@ -164,6 +166,7 @@ def test_an_interrupt_while_a_scope_is_made_leaves_nothing(dry_run: bool, tmp_pa
 
 
 def test_an_interrupted_stop_goes_on_when_asked_again(tmp_path: Path) -> None:
+    at = 0
     for at in range(1, 10**9, 23):
         interrupt = Interrupt(at)
         detector = SyncDetector(dry_run=True)

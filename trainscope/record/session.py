@@ -252,6 +252,8 @@ class Session:
         """
         self._open = False
         faults = self._closing.run(self._at_end)  # a SIGTERM meanwhile waits for the end of it
+        if faults and not self._closing.closed:
+            self._at_end = at_end(self.close)  # then there may be memory, or a shallower stack
         for fault in faults:
             self._not_saved(fault)
 
