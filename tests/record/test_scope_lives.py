@@ -17,6 +17,7 @@ from torch import nn
 
 import trainscope as ts
 from trainscope.errors import NonFiniteError
+from trainscope.trace.metrics import read_metrics
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -52,6 +53,14 @@ def test_a_closed_scope_costs_no_memory_and_records_nothing(tmp_path: Path) -> N
     assert rows(tmp_path / "run") == {("step", 0): 1, ("kept", 1): 1}
 
 
+def test_logging_after_the_end_is_told_at_the_line_that_does_it(tmp_path: Path) -> None:
+    scope = ts.Scope(tmp_path / "run")
+    scope.close()
+    with pytest.warns(RuntimeWarning, match=r"after scope\.close") as caught:
+        scope.log(loss=1.0)
+    assert caught[0].filename == __file__
+
+
 def test_logging_after_the_end_is_told_once_even_where_warnings_are_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +71,27 @@ def test_logging_after_the_end_is_told_once_even_where_warnings_are_errors(
         for _ in range(3):
             scope.log(loss=1.0)
     assert capsys.readouterr().err.count("after scope.close()") == 1
+
+
+class Unaskable(float):
+    """A number that raises when it is looked at."""
+
+    def __float__(self) -> float:
+        raise ZeroDivisionError("the program's own")
+
+
+def test_a_value_that_cannot_be_asked_costs_its_call_alone(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with ts.Scope(tmp_path / "run") as scope:
+            for number in scope.steps(range(4)):
+                scope.log(loss=Unaskable(1) if number % 2 else number)
+    assert len(caught) == 1
+    assert "could not log what a call gave it (ZeroDivisionError" in str(caught[0].message)
+    assert caught[0].filename == __file__
+    assert rows(tmp_path / "run")["step", 0] == 4
+    logged = read_metrics(tmp_path / "run" / "rank0" / "metrics.jsonl")
+    assert [dict(each.values) for each in logged] == [{"loss": 0}, {"loss": 2}]
 
 
 # ---- closed in odd places -----------------------------------------------------------------------

@@ -189,7 +189,7 @@ class Session:
             self._tell_once(
                 "closed",
                 "scope.log was called after scope.close(): the values are not logged",
-                stacklevel=4,
+                stacklevel=3,
             )
             return
         began_ns = perf_counter_ns()
@@ -200,8 +200,13 @@ class Session:
             self.metrics.log(step, values)
         except TrainscopeError:
             raise
-        except Exception as fault:
-            self._give_up(fault)
+        except Exception as fault:  # of a value that cannot even be asked, say
+            self._tell_once(
+                "not logged",
+                f"trainscope could not log what a call gave it ({type(fault).__name__}: {fault}); "
+                "such calls are left out, the training goes on",
+                stacklevel=3,
+            )
         self.own_ns += perf_counter_ns() - began_ns
 
     def wrap(
