@@ -11,6 +11,7 @@ from trainscope.trace.metrics import MetricsState
 from trainscope.trace.ranges import Ranges
 from trainscope.trace.run_info import RunInfo
 from trainscope.trace.syncs import DetectorState, SyncSite
+from trainscope.trace.window import Window
 
 __all__ = ["Trace"]
 
@@ -38,6 +39,8 @@ class Trace:
     """The other ranks of the run, in order; empty when one rank's folder was read."""
     missing_ranks: tuple[int, ...] = ()
     """Ranks of the launch that have no folder."""
+    windows: tuple[Window, ...] = ()
+    """What a profiler captured of this rank, in time order; empty where nothing was."""
 
     def name(self, name_id: int) -> str:
         """The name of a range; ``?`` where a kill cut the list of names short."""
