@@ -1,0 +1,133 @@
+"""Records traces of the loops of ``replay_loops`` and what taking their syncs out really gains.
+
+    python tests/bench/replay_record.py OUT [--only NAME …] [--blocks 9] [--seconds 0.35]
+
+For each loop: the step time with all its syncs, with none, and with each one taken out alone, no
+profiler on, the variants in turn in changing order; then a trace of four steps with all syncs, with
+and without Python stacks. Writes ``NAME_sync.json.gz``, ``NAME_sync_stack.json.gz`` and
+``truth.json``. Needs a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import statistics
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from replay_loops import LOOPS, Step
+from torch._C._profiler import _ExperimentalConfig
+
+ACTIVE = 4
+ALL = "all"
+
+
+def block_ms(step: Step, steps: int) -> float:
+    """Time per step of a block, the GPU drained before and after."""
+    torch.cuda.synchronize()
+    began_s = perf_counter()
+    for _ in range(steps):
+        step()
+    torch.cuda.synchronize()
+    return (perf_counter() - began_s) / steps * 1e3
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(values, n=10, method="inclusive")
+    return {"median": statistics.median(values), "p10": cuts[0], "p90": cuts[-1]}
+
+
+def measure(name: str, blocks: int, seconds: float) -> dict[str, object]:
+    """Step times of every variant, and the ratio of the bare loop's to each, block by block."""
+    make, sites = LOOPS[name]
+    everything = frozenset(sites)
+    variants = {"none": everything, ALL: frozenset[str]()}
+    if len(sites) > 1:
+        variants |= {site: everything - {site} for site in sites}
+    steps: dict[str, Step] = {}
+    for variant, keep in variants.items():
+        torch.manual_seed(0)
+        steps[variant] = make(keep)
+        for _ in range(8):
+            steps[variant]()
+    turns = max(8, int(seconds * 1e3 / block_ms(steps["none"], 8)))
+    times: dict[str, list[float]] = {variant: [] for variant in variants}
+    chance = random.Random(0)
+    for _ in range(blocks):
+        for variant in chance.sample(list(variants), len(variants)):
+            times[variant].append(block_ms(steps[variant], turns))
+    with_ms = times["none"]
+    return {
+        "with_ms": spread(with_ms),
+        "steps_a_block": turns,
+        "removed": {
+            variant: {
+                "step_ms": spread(found),
+                "ratio": spread([a / b for a, b in zip(with_ms, found, strict=True)]),
+            }
+            for variant, found in times.items()
+            if variant != "none"
+        },
+    }
+
+
+def record(name: str, folder: Path, stacks: bool) -> None:
+    """A trace of ``ACTIVE`` steps with all syncs kept."""
+    make, sites = LOOPS[name]
+    torch.manual_seed(0)
+    step = make(frozenset(sites))
+    for _ in range(12):
+        step()
+    plain = folder / f"{name}.json"
+    with torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=1, warmup=3, active=ACTIVE),
+        with_stack=stacks,
+        record_shapes=True,
+        experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True),
+        on_trace_ready=lambda found: found.export_chrome_trace(str(plain)),
+    ) as profiler:
+        for _ in range(1 + 3 + ACTIVE):
+            step()
+            profiler.step()
+    target = folder / f"{name}_sync{'_stack' if stacks else ''}.json.gz"
+    with gzip.open(target, "wb", compresslevel=6) as packed:
+        packed.write(plain.read_bytes())
+    plain.unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", nargs="*", default=list(LOOPS), choices=list(LOOPS))
+    parser.add_argument("--blocks", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.35)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    truth_file = options.out / "truth.json"
+    truth = json.loads(truth_file.read_text()) if truth_file.exists() else {}
+    failed = []
+    for name in options.only:
+        try:
+            truth[name] = found = measure(name, options.blocks, options.seconds)
+            for stacks in (False, True):
+                record(name, options.out, stacks)
+        except Exception as error:  # one loop that a torch cannot run must not cost the others
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+            print(failed[-1], flush=True)
+            continue
+        ratios = {site: row["ratio"]["median"] for site, row in found["removed"].items()}
+        words = ", ".join(f"{site} {ratio:.3f}x" for site, ratio in ratios.items())
+        print(f"{name:24} {found['with_ms']['median']:8.3f} ms  without {words}", flush=True)
+        truth_file.write_text(json.dumps(truth, indent=1) + "\n")
+        torch.cuda.empty_cache()
+    if failed:
+        sys.exit("\n".join(failed))
+
+
+if __name__ == "__main__":
+    main()
