@@ -152,7 +152,8 @@ class Made:
     def window(self, *, sync_records: bool = False, source: str = "torch.profiler") -> Window:
         ops, ranges, frames = (self._columns(r) for r in (self.ops, self.ranges, self.frames))
         calls, gpu, syncs = (self._columns(r) for r in (self.calls, self.gpu, self.syncs))
-        threads = 1 + max((int(r["thread"]) for r in self.ops + self.ranges + self.calls), default=0)
+        spans = self.ops + self.ranges + self.frames + self.calls
+        threads = 1 + max((int(row["thread"]) for row in spans), default=0)
         return Window(
             file="made.json",
             source=source,
@@ -175,4 +176,3 @@ class Made:
 def empty_window() -> Window:
     """No row at all."""
     return Made().window()
-

@@ -1,0 +1,93 @@
+"""Which site of the live detector a site of a window is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from trainscope.analysis.window_site import WindowSite
+from trainscope.trace.syncs import SyncSite
+
+__all__ = ["join_live_sites"]
+
+_READS = frozenset({"item", "bool", "int", "float", "index", "format", "item-implicit"})
+_TO_HOST = frozenset({"d2h", "cpu", "numpy", "tolist", "repr"})
+_TO_GPU = frozenset({"h2d-pageable", "h2d-pinned", "h2d-list", "h2d-scalar"})
+_SIZES = frozenset({"nonzero", "size-readback"})
+_FAMILIES = (_READS, _TO_HOST, _TO_GPU, _SIZES)
+_PER_STEP_OFF = 0.26
+"""Waits a step may differ by so much between a short window and the whole run."""
+
+
+def join_live_sites(
+    sites: Sequence[WindowSite], live_sites: Sequence[SyncSite]
+) -> dict[WindowSite, WindowSite]:
+    """For each site itself, or with the file and line of the only live site that it can be.
+
+    They meet where kind, thread, phase, file and waits a step agree. Where several can be meant,
+    equally many sites of a window and lines of one function that each wait once a step are taken
+    in their order; anything else stays open.
+    """
+    found = {site: site for site in sites}
+    usable = [live for live in live_sites if live.during == "training"]
+    groups: dict[tuple[int, ...], list[WindowSite]] = {}
+    for site in sites:
+        if site.in_steps:
+            fits = tuple(i for i, live in enumerate(usable) if _fits(site, live))
+            groups.setdefault(fits, []).append(site)
+    taken = [i for fits in groups for i in fits]
+    for fits, group in groups.items():
+        if not fits or any(taken.count(i) > 1 for i in fits):
+            continue  # a line that other sites could be as well
+        lives = [usable[i] for i in fits]
+        if len(lives) == 1 and _counts_agree(group, lives[0]):
+            found.update({site: _with_line(site, lives[0]) for site in group})
+        elif len(lives) == len(group) and _in_one_row(group, lives):
+            in_order = sorted(lives, key=lambda live: live.line)
+            found.update(
+                {site: _with_line(site, live) for site, live in zip(group, in_order, strict=True)}
+            )
+    return found
+
+
+def _fits(site: WindowSite, live: SyncSite) -> bool:
+    if site.thread != live.thread or not _kinds_meet(site.kind, live.kind):
+        return False
+    if site.phase is not None and live.phase is not None and site.phase != live.phase:
+        return False
+    if site.file is None:
+        return True
+    same_file = live.file.replace("\\", "/").endswith(site.file.replace("\\", "/").lstrip("./"))
+    name = live.function.rpartition(".")[2]
+    return same_file and (site.function or name).rpartition(".")[2] == name
+
+
+def _kinds_meet(kind: str, live: str) -> bool:
+    return kind == live or any(kind in family and live in family for family in _FAMILIES)
+
+
+def _counts_agree(group: Sequence[WindowSite], live: SyncSite) -> bool:
+    """Whether the waits a step of sites together are those of one line."""
+    if live.steps == 0 or live.counted_internally or any(s.per_step is None for s in group):
+        return len(group) == 1 or live.counted_internally
+    together = sum(site.per_step or 0.0 for site in group)
+    return abs(together - live.count / live.steps) <= _PER_STEP_OFF * max(1.0, together)
+
+
+def _in_one_row(group: Sequence[WindowSite], lives: Sequence[SyncSite]) -> bool:
+    """Whether sites and lines can be paired in order: one function, each once a step."""
+    one = {(live.file, live.function, live.phase) for live in lives}
+    once = all(live.count == live.steps > 0 and not live.counted_internally for live in lives)
+    return len(one) == 1 and once and all(site.per_step == 1.0 for site in group)
+
+
+def _with_line(site: WindowSite, live: SyncSite) -> WindowSite:
+    return replace(
+        site,
+        kind=live.kind,
+        file=live.file,
+        line=live.line,
+        line_is="wait",
+        function=live.function,
+        live=live,
+    )
