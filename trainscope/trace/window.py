@@ -165,6 +165,8 @@ class Syncs(_Table):
     """``STREAM_WAIT`` and ``EVENT``: the stream the event was recorded on; -1 where not known."""
     event_correlation: Column
     """Correlation of the call that recorded the event; -1 where not known."""
+    event_id: Column
+    """A number of the event itself, the same for each wait on it; -1 where not known."""
 
 
 @dataclass(frozen=True, eq=False)

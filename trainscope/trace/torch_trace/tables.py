@@ -1,0 +1,107 @@
+"""Growing tables: events go in by lists, columns come out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from trainscope.trace.torch_trace.events import Event
+from trainscope.trace.window import Column, CopyKind, Memory, OpKind, SyncKind, Table
+
+__all__ = ["OP_KINDS", "Places", "Rows", "copy_of", "sync_of"]
+
+_LIMIT_NS = 2.0**62
+
+
+class Places(dict):  # type: ignore[type-arg]
+    """A number for each key, in the order in which they first come."""
+
+    def __missing__(self, key: object) -> int:
+        place = self[key] = len(self)
+        return place
+
+
+class Rows:
+    """One table while it is read: lists of columns to be joined."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._parts: dict[str, list[Column]] = {name: [] for name in columns}
+        self.bad_time = 0
+        """Events left out: their time is negative or beyond 146 years, or they last negatively."""
+
+    def add(self, events: Sequence[Event], columns: Mapping[str, object]) -> None:
+        """Rows of the events with times in µs turned to ns; the other columns are given."""
+        begin = np.array([event.ts for event in events], dtype=np.float64) * 1e3
+        length = np.array([event.dur for event in events], dtype=np.float64) * 1e3
+        with np.errstate(invalid="ignore"):
+            good = (begin >= 0) & (begin < _LIMIT_NS) & (length >= 0) & (length < _LIMIT_NS)
+        start = np.rint(np.where(good, begin, 0)).astype(np.int64)
+        end = start + np.rint(np.where(good, length, 0)).astype(np.int64)
+        self.bad_time += int((~good).sum())
+        everything = {"start_ns": start, "end_ns": end, **columns}
+        for name, parts in self._parts.items():
+            parts.append(np.asarray(everything[name], dtype=np.int64)[good])
+
+    def table(self, kind: type[Table], base_ns: int) -> Table:
+        """The table, with times from ``base_ns`` on."""
+        columns = {
+            name: np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+            for name, parts in self._parts.items()
+        }
+        columns["start_ns"] = columns["start_ns"] - base_ns
+        columns["end_ns"] = columns["end_ns"] - base_ns
+        return kind.of(columns)
+
+    def first_ns(self) -> int | None:
+        """The earliest start."""
+        return min((int(part.min()) for part in self._parts["start_ns"] if len(part)), default=None)
+
+    @classmethod
+    def of(cls, kind: type[Table]) -> Rows:
+        """Rows for a table of that kind."""
+        return cls([field.name for field in fields(kind)])
+
+
+_COPY = re.compile(r"Memcpy (\w+)(?: \((\w+) -> (\w+)\))?")
+_DIRECTIONS = {
+    "HtoD": CopyKind.H2D,
+    "DtoH": CopyKind.D2H,
+    "DtoD": CopyKind.D2D,
+    "PtoP": CopyKind.PEER,
+}
+_MEMORIES = {"Pageable": Memory.PAGEABLE, "Pinned": Memory.PINNED}
+
+
+def copy_of(name: str) -> tuple[int, int]:
+    """``CopyKind`` and ``Memory`` of ``Memcpy HtoD (Pageable -> Device)``."""
+    found = _COPY.match(name)
+    if found is None:
+        return int(CopyKind.UNKNOWN), int(Memory.UNKNOWN)
+    direction, source, target = found.groups()
+    kind = _DIRECTIONS.get(direction, CopyKind.UNKNOWN)
+    if kind in (CopyKind.D2D, CopyKind.PEER):
+        return int(kind), -1
+    host = source if kind is CopyKind.H2D else target
+    return int(kind), int(_MEMORIES.get(host or "", Memory.UNKNOWN))
+
+
+_SYNCS = {
+    "stream sync": SyncKind.STREAM,
+    "stream synchronize": SyncKind.STREAM,
+    "event sync": SyncKind.EVENT,
+    "event synchronize": SyncKind.EVENT,
+    "context sync": SyncKind.DEVICE,
+    "context synchronize": SyncKind.DEVICE,
+    "stream wait event": SyncKind.STREAM_WAIT,
+}
+
+
+def sync_of(words: str) -> int:
+    """The ``SyncKind`` of a ``cuda_sync_kind``; -1 for one that is not known."""
+    return int(_SYNCS.get(words.lower(), -1))
+
+
+OP_KINDS = {"kernel": OpKind.KERNEL, "gpu_memcpy": OpKind.COPY, "gpu_memset": OpKind.SET}
