@@ -54,7 +54,8 @@ def _orphans(window: Window) -> Iterator[str]:
         lost = int((~np.isin(gpu.correlation, launched)).sum())
         if lost:
             yield (
-                f"{lost} of {len(gpu)} GPU ops have no launch in the trace: it came before the window"
+                f"{lost} of {len(gpu)} GPU ops have no launch in the trace: "
+                "it came before the window"
             )
         launches = _launches(window)
         missing = int((~np.isin(calls.correlation[launches], gpu.correlation)).sum())
@@ -66,8 +67,8 @@ def _orphans(window: Window) -> Iterator[str]:
     repeated = len(launched) - len(np.unique(launched))
     if repeated:
         yield (
-            f"{repeated} CUDA calls share a correlation id with another, so whose GPU work is whose "
-            "is not sure"
+            f"{repeated} CUDA calls share a correlation id with another, "
+            "so whose GPU work is whose is not sure"
         )
 
 
