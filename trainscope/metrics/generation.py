@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -18,6 +18,7 @@ ENTRY_LIMIT = 4096
 
 _VIEWS_AT_ONCE = 64
 _foreach_copy_ = torch._foreach_copy_  # pyright: ignore[reportPrivateImportUsage]
+_is_grad_enabled, _set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
 
 
 class Blocks:
@@ -46,33 +47,23 @@ class Rows:
         self.used = 0
         self.views: list[torch.Tensor] = []
 
-    def reserve(self, count: int) -> list[torch.Tensor]:
-        """Take the next ``count`` rows, as 0-d views (made once, kept for every later round)."""
-        first = self.used
-        end = first + count
+    def make_views(self, end: int) -> None:
+        """Make 0-d views of the rows up to ``end``; they are kept for every later round."""
         while len(self.views) < end:
             start = len(self.views)
             self.views.extend(self.block.buffer[start : start + _VIEWS_AT_ONCE].unbind())
-        self.used = end
-        return self.views[first:end]
 
 
 Place = tuple[Rows, int, list[str]]
 """Where one copy went: the rows, the first of them, and the names in order."""
 
 
-class Entry(NamedTuple):
-    """One ``log`` call: the numbers, and where the tensors' values will arrive.
+Entry = tuple[int, int, tuple[str, ...], dict[str, float | int], list[Place]]
+"""One ``log`` call: step, Unix time in ns, all names in the order given, the numbers among the
+values, and where those of the tensors will arrive.
 
-    A tuple, because a frozen dataclass takes a microsecond to make, on the loop's thread.
-    """
-
-    step: int
-    time_unix_ns: int
-    names: tuple[str, ...]
-    """In the order given."""
-    numbers: dict[str, float | int]
-    places: tuple[Place, ...]
+A plain tuple, because anything with named fields takes longer to make, on the loop's thread.
+"""
 
 
 class Generation:
@@ -90,7 +81,7 @@ class Generation:
         """The rows for each device and source dtype met; several dtypes share rows."""
         self._rows: dict[tuple[torch.device, str], Rows] = {}
 
-    def copy(self, groups: list[Group]) -> tuple[Place, ...] | None:
+    def copy(self, groups: list[Group]) -> list[Place] | None:
         """Enqueue one fused copy for each device and dtype; None when they do not fit any more.
 
         Raises:
@@ -98,8 +89,9 @@ class Generation:
         """
         places: list[Place] = []
         # the two calls of torch.no_grad(), which itself takes over a microsecond
-        grad_was_on = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
+        grad_was_on = _is_grad_enabled()
+        if grad_was_on:
+            _set_grad_enabled(False)
         try:
             for source, names, tensors in groups:
                 rows = self.by_source.get(source)
@@ -108,17 +100,23 @@ class Generation:
                         raise capturing(names[0])  # making rows now would break the capture
                     rows = self._rows_for(source, names[0], tensors[0])
                 first = rows.used
-                if first + len(names) > ROW_LIMIT:
+                end = first + len(names)
+                if end > ROW_LIMIT:
                     return None
                 if not rows.block.note_write():
                     raise capturing(names[0])
                 if source[1] is torch.uint64:
                     tensors = [tensor.view(torch.int64) for tensor in tensors]
-                _foreach_copy_(rows.reserve(len(names)), tensors)
+                views = rows.views
+                if len(views) < end:
+                    rows.make_views(end)
+                rows.used = end
+                _foreach_copy_(views[first:end], tensors)
                 places.append((rows, first, names))
         finally:
-            torch._C._set_grad_enabled(grad_was_on)
-        return tuple(places)
+            if grad_was_on:
+                _set_grad_enabled(True)
+        return places
 
     def _rows_for(self, source: Source, name: str, tensor: torch.Tensor) -> Rows:
         key = source[0], row_kind(name, tensor)
@@ -164,16 +162,16 @@ class Generation:
 
 
 def _record(entry: Entry, values: dict[int, list[Any]]) -> MetricRecord:
-    if not entry.places:
-        return MetricRecord(entry.step, entry.time_unix_ns, entry.numbers)
-    if not entry.numbers and len(entry.places) == 1:  # most often: all from one copy
-        rows, first, names = entry.places[0]
+    step, time_unix_ns, all_names, numbers, places = entry
+    if not places:
+        return MetricRecord(step, time_unix_ns, numbers)
+    if not numbers and len(places) == 1:  # most often: all from one copy
+        rows, first, names = places[0]
         column = values[id(rows)][first : first + len(names)]
-        return MetricRecord(entry.step, entry.time_unix_ns, dict(zip(names, column, strict=True)))
-    found = dict(entry.numbers)
-    for rows, first, names in entry.places:
+        return MetricRecord(step, time_unix_ns, dict(zip(names, column, strict=True)))
+    found = dict(numbers)
+    for rows, first, names in places:
         column = values[id(rows)]
         for offset, name in enumerate(names):
             found[name] = column[first + offset]
-    ordered = {name: found[name] for name in entry.names}
-    return MetricRecord(entry.step, entry.time_unix_ns, ordered)
+    return MetricRecord(step, time_unix_ns, {name: found[name] for name in all_names})

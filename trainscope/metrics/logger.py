@@ -13,7 +13,7 @@ from trainscope.errors import ConfigError, NonFiniteError
 from trainscope.metrics.arrivals import Arrivals
 from trainscope.metrics.delivery import Delivery
 from trainscope.metrics.fork import drop_in_child
-from trainscope.metrics.generation import ENTRY_LIMIT, Blocks, Entry, Generation
+from trainscope.metrics.generation import ENTRY_LIMIT, Blocks, Generation, Place
 from trainscope.metrics.outlet import Outlet
 from trainscope.metrics.records import Sink, SinkContext
 from trainscope.metrics.reduce import Intervals, check_reduce
@@ -109,26 +109,29 @@ class MetricsLogger:
             self._raise_stop()
         if not values or not self._open:
             return
-        numbers, groups = self._splitter.split(values)
+        names, numbers, groups = self._splitter.split(values)
         if not groups and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-            raise capturing(next(iter(values)))
+            raise capturing(names[0])
+        places: list[Place] = []
         with self._lock:
             self._logged += 1
-            now_ns = time.time_ns()
             while (generation := self._current or self._renew()) is not None:
                 serial = generation.serial
-                places = generation.copy(groups) if groups else ()
-                if places is None:
-                    self._seal()
-                    continue
+                if groups:
+                    copied = generation.copy(groups)
+                    if copied is None:
+                        self._seal()
+                        continue
+                    places = copied
                 # a signal handler that flushed in between has taken the rows away: once more
                 if generation is self._current and generation.serial == serial:
-                    generation.entries.append(Entry(step, now_ns, tuple(values), numbers, places))
                     break
             else:
                 self._dropped += 1
                 return
-            if self._due or len(generation.entries) >= ENTRY_LIMIT:
+            entries = generation.entries
+            entries.append((step, time.time_ns(), names, numbers, places))
+            if self._due or len(entries) >= ENTRY_LIMIT:
                 self._seal()
 
     def end_step(self, step: int) -> None:

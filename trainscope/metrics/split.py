@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,16 +19,22 @@ ROW_LIMIT = 4096
 Source = tuple[torch.device, torch.dtype]
 
 
-class Group(NamedTuple):
-    """Tensors that one fused copy takes."""
+Group = tuple[Source, list[str], list[Tensor]]
+"""Tensors that one fused copy takes: all of one source, 0-d, in the order of the names."""
 
-    source: Source
-    names: list[str]
-    tensors: list[Tensor]
-    """0-d, in the order of the names."""
+Split = tuple[tuple[str, ...], dict[str, float | int], list[Group]]
+"""All names in the order given, the plain numbers, and the tensors."""
 
 
-Split = tuple[dict[str, float | int], list[Group]]
+class _Layout(NamedTuple):
+    """How the values of a call lay: numbers, and 0-d tensors of at most one source on a GPU."""
+
+    names: tuple[str, ...]
+    number_names: tuple[str, ...]
+    tensor_names: list[str]
+    source: Source | None
+    dtype: torch.dtype | None
+    device_index: int
 
 
 class Splitter:
@@ -40,11 +46,8 @@ class Splitter:
 
     def __init__(self) -> None:
         self._known: set[str] = set()
-        self._names: tuple[str, ...] = ()
-        """Names of the last call, if its tensors were all of one CUDA source."""
-        self._source: Source | None = None
-        self._dtype: torch.dtype | None = None
-        self._index = -1
+        self._layout: _Layout | None = None
+        """Of the last call, where it has one."""
 
     def split(self, values: Mapping[str, object]) -> Split:
         """Split into plain numbers, and tensors by device and dtype.
@@ -52,28 +55,28 @@ class Splitter:
         Raises:
             MetricError: a value is no number, or a name is not allowed.
         """
-        if self._source is not None and tuple(values) == self._names:
-            dtype, index = self._dtype, self._index
-            numbers: dict[str, float | int] = {}
-            names: list[str] = []
-            tensors: list[Tensor] = []
-            for name, value in values.items():
-                kind = type(value)
-                if (
-                    kind is Tensor
-                    and value.dtype is dtype  # type: ignore[attr-defined]
-                    and value.get_device() == index  # type: ignore[attr-defined]
-                    and not value.dim()  # type: ignore[attr-defined]
-                ):
-                    names.append(name)
-                    tensors.append(value)  # type: ignore[arg-type]
-                elif kind is float or kind is int:
-                    numbers[name] = value  # type: ignore[assignment]
-                else:
-                    break
-            else:
-                return numbers, [Group(self._source, names, tensors)] if names else []
-        return self._split(values)
+        layout = self._layout
+        if layout is None or tuple(values) != layout[0]:
+            return self._split(values)
+        names, number_names, tensor_names, source, dtype, index = layout
+        tensors: list[Any] = [
+            value
+            for value in values.values()
+            if type(value) is Tensor
+            and value.dtype is dtype
+            and value.get_device() == index
+            and not value.dim()
+        ]
+        if len(tensors) == len(names) and source is not None:
+            return names, {}, [(source, tensor_names, tensors)]
+        numbers: dict[str, float | int] = {
+            name: value
+            for name, value in values.items()
+            if (kind := type(value)) is float or kind is int
+        }  # type: ignore[assignment]
+        if len(tensors) != len(tensor_names) or tuple(numbers) != number_names:
+            return self._split(values)
+        return names, numbers, [] if source is None else [(source, tensor_names, tensors)]
 
     def _split(self, values: Mapping[str, object]) -> Split:
         known = self._known
@@ -96,21 +99,28 @@ class Splitter:
             group = groups.get(source)
             if group is None:
                 row_kind(name, value)
-                group = groups[source] = Group(source, [], [])
-            group.names.append(name)
-            group.tensors.append(value)
+                group = groups[source] = source, [], []
+            group[1].append(name)
+            group[2].append(value)
         if groups and len(values) > ROW_LIMIT:
             raise MetricError(
                 f"log: {len(values)} values in one call; at most {ROW_LIMIT} fit, "
                 f"so log them in several calls"
             )
-        self._remember(tuple(values), groups)
-        return numbers, list(groups.values())
+        self._layout = _layout(tuple(values), tuple(numbers), list(groups.values()))
+        return tuple(values), numbers, list(groups.values())
 
-    def _remember(self, names: tuple[str, ...], groups: dict[Source, Group]) -> None:
-        self._source = None
-        if len(groups) == 1:
-            ((source, group),) = groups.items()
-            if source[0].type == "cuda":  # an index does not tell a CPU tensor from a meta one
-                self._source, self._names = source, names
-                self._dtype, self._index = source[1], group.tensors[0].get_device()
+
+def _layout(
+    names: tuple[str, ...], number_names: tuple[str, ...], groups: list[Group]
+) -> _Layout | None:
+    if not groups:
+        return _Layout(names, number_names, [], None, None, -1)
+    if len(groups) > 1:
+        return None
+    source, tensor_names, tensors = groups[0]
+    # the index that get_device gives does not tell a CPU tensor from a meta one
+    if source[0].type != "cuda":
+        return None
+    index = tensors[0].get_device()
+    return _Layout(names, number_names, tensor_names, source, source[1], index)

@@ -138,7 +138,7 @@ class Scope:
         """
         session = self._session
         if session is not None:
-            session.log({**values, **named} if values else named)
+            session.log(named if values is None else {**values, **named} if named else values)
 
     def latest(self, name: str) -> float | int | None:
         """Return the newest value of a metric that has arrived, without waiting; None before."""
