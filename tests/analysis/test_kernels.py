@@ -83,6 +83,15 @@ def test_no_kernels_gives_no_operators() -> None:
             "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float>(int)",
             "vectorized_layer_norm_kernel",
         ),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, "
+            "float, float, at::native::binary_internal::MulFunctor<float> >, x>(int)",
+            "vectorized_elementwise_kernel [Mul]",
+        ),
+        (
+            "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_nt_align4>(Params)",
+            "Kernel2 [cutlass_80_tensorop_s1688gemm_128x128_nt_align4]",
+        ),
         ("", ""),
         ("<>", "<>"),
         ("k" * 500, "k" * 89 + "…"),

@@ -10,7 +10,7 @@ from tests.sample_traces import sample
 from trainscope.analysis.launch_chains import chain_advice, launch_chains
 from trainscope.analysis.launches import launch_times, queue_depth
 from trainscope.analysis.window_steps import find_steps
-from trainscope.trace.window import Window
+from trainscope.trace.window import CopyKind, Window
 
 US = 1000
 
@@ -39,6 +39,14 @@ def test_tiny_kernels_take_less_than_their_launch() -> None:
     found = times_of(made.window())
     assert (found.tiny_kernels, found.tiny_ns, found.kernel_ns) == (2, 9 * US, 47 * US)
     assert found.tiny_share == 0.5
+
+
+def test_a_copys_call_is_no_cost_of_launching_since_it_may_wait() -> None:
+    made = Made().range("step 0", 0, 1000).launch(0, 10, 20, cost=5)
+    copy = made.call("cudaMemcpyAsync", 30, 900)
+    made.copy(600, 890, copy, CopyKind.H2D)
+    found = times_of(made.window())
+    assert (found.launches, found.launch_call_ns, found.launch_share) == (2, 5, 0.005)
 
 
 def test_the_replay_of_a_graph_is_one_launch() -> None:

@@ -7,22 +7,29 @@ import re
 __all__ = ["collective_of", "short_name"]
 
 LONGEST = 90
-_FUNCTOR = re.compile(
-    r"(\w+?)(?:_kernel_cuda|_functor|_kernel_impl)\b|(?:CUDAFunctor(?:OnSelf)?_?)(\w+)"
+_FUNCTION = re.compile(
+    r"(\w+?)(?:_kernel_cuda|_functor|_kernel_impl)\b|CUDAFunctor(?:OnSelf)?_(\w+)"
 )
+_FUNCTOR = re.compile(r"(\w+)Functor\b")
+_NO_NAMES = frozenset({"Kernel", "Kernel2", "kernel", "device_kernel"})
+"""Names that a library gives to all its kernels; the first template argument tells them apart."""
 _COLLECTIVE = re.compile(
     r"(?:ncclDevKernel|ncclKernel|ncclSymkDevKernel|rcclGenericKernel|nccl)_?(?P<what>[A-Za-z]+)",
 )  # fmt: skip
 
 
 def short_name(name: str) -> str:
-    """The bare name of a kernel; of torch's elementwise ones with the function that they apply."""
+    """The bare name of a kernel; with the function that an element-wise one applies."""
     text = name.removeprefix("void ")
     inside = text[len(_outside(text)) :]
     bare = _outside(text).replace("(anonymous namespace)::", "").rpartition("::")[2] or text
-    functor = _FUNCTOR.search(inside)
-    if functor is not None:
-        bare = f"{bare} [{functor.group(1) or functor.group(2)}]"
+    if bare in _NO_NAMES:
+        first = re.match(r"<\s*(?:\w+::)*(\w+)", inside)
+        bare = f"{bare} [{first.group(1)}]" if first is not None else bare
+    elif (function := _FUNCTION.search(inside)) is not None:
+        bare = f"{bare} [{function.group(1) or function.group(2)}]"
+    elif functors := _FUNCTOR.findall(inside):
+        bare = f"{bare} [{functors[-1]}]"  # the innermost: what the others are made of
     return bare if len(bare) <= LONGEST else f"{bare[: LONGEST - 1]}…"
 
 

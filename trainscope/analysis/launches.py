@@ -62,7 +62,8 @@ class LaunchTimes:
     kernel_ns: int
     """GPU time of all kernels."""
     launch_call_ns: int
-    """Time that CPU threads spent inside the calls that enqueue."""
+    """Time that CPU threads spent inside the calls that enqueue kernels and memsets; a copy's call
+    may wait."""
     span_ns: int
     """Time of the steps, from the CPU's side."""
     steps: int
@@ -76,7 +77,7 @@ class LaunchTimes:
 
     @property
     def launch_share(self) -> float | None:
-        """Share of the steps' time spent in calls that enqueue; None for no time."""
+        """Share of the steps' time spent in ``launch_call_ns``; None for no time."""
         return self.launch_call_ns / self.span_ns if self.span_ns > 0 else None
 
     @property
@@ -98,6 +99,7 @@ def launch_times(window: Window, steps: WindowSteps) -> LaunchTimes:
     spent_ns = gpu.end_ns - gpu.start_ns
     tiny = kernel & (spent_ns < TINY_NS)
     launching = np.unique(call[known])
+    costing = np.unique(call[known][gpu.kind[known] != OpKind.COPY])
     medians = np.full(len(steps), -1, dtype=np.int64)
     if len(steps) and len(known):
         order = np.argsort(step[known], kind="stable")
@@ -114,7 +116,7 @@ def launch_times(window: Window, steps: WindowSteps) -> LaunchTimes:
         tiny_kernels=int(tiny.sum()),
         tiny_ns=int(spent_ns[tiny].sum()),
         kernel_ns=int(spent_ns[kernel].sum()),
-        launch_call_ns=int((calls.end_ns - calls.start_ns)[launching].sum()),
+        launch_call_ns=int((calls.end_ns - calls.start_ns)[costing].sum()),
         span_ns=span_ns,
         steps=len(steps),
         lead_op=known,

@@ -10,6 +10,7 @@ from trainscope.analysis.ranges import time_ranges
 from trainscope.analysis.ranks import compare_ranks
 from trainscope.analysis.steps import StepTimes, ranges_per_step, time_phases, time_steps
 from trainscope.analysis.syncs import unwanted_lines
+from trainscope.report.build_gpu import as_gpu, best_window
 from trainscope.report.build_syncs import as_syncs, race
 from trainscope.report.build_times import as_phase, as_ranges, as_steps
 from trainscope.report.findings import find
@@ -37,13 +38,15 @@ NS_PER_MS = 1e6
 def build(trace: Trace) -> Report:
     """What the trace's rank did, with a summary of the other ranks where there are any.
 
-    ``idle`` and ``what_if`` are null: they need GPU times, which a live recording has none of.
+    ``idle``, ``gpu`` and ``what_if`` need GPU times: they are null without a captured window.
     """
     times = time_steps(trace)
     ranges, ranges_left_out = time_ranges(trace, times)
     lines = unwanted_lines(trace, times.count)
     info = trace.info
     steps = as_steps(trace, times)
+    window = best_window(trace.windows)
+    gpu, idle = (None, None) if window is None else as_gpu(window, trace.syncs)
     return Report(
         run=RunReport(
             dir=str(trace.path),
@@ -61,7 +64,8 @@ def build(trace: Trace) -> Report:
         ranges=as_ranges(ranges),
         ranges_left_out=ranges_left_out,
         syncs=as_syncs(trace, lines, times.count),
-        idle=None,
+        idle=idle,
+        gpu=gpu,
         what_if=None,
         findings=find(trace, steps, lines),
         detector=_detector(trace),

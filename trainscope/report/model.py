@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from trainscope.report.model_gpu import GpuReport
 from trainscope.report.model_times import (
     LeftOut,
     LongSteps,
@@ -25,6 +26,7 @@ __all__ = [
     "CaptureReport",
     "DetectorReport",
     "Finding",
+    "GpuReport",
     "IdleCause",
     "IdleReport",
     "LeftOut",
@@ -242,6 +244,8 @@ class Report(Part):
     syncs: list[Sync]
     """The lines to look at, worst first, then the others, longest wait first."""
     idle: IdleReport | None
+    gpu: GpuReport | None = None
+    """From the captured window with most GPU work; null without one."""
     what_if: WhatIf | None
     findings: list[Finding]
     detector: DetectorReport | None

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from trainscope.report.model import Report
 from trainscope.report.text_captures import captures_section
+from trainscope.report.text_gpu import gpu_sections
 from trainscope.report.text_parts import hanging, heading, plain
 from trainscope.report.text_ranks import ranks_section
 from trainscope.report.text_syncs import syncs_section
@@ -48,6 +49,7 @@ def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     yield Text("\n" + _run(report), style="dim")
     yield from times_sections(report, width)
     yield from syncs_section(report)
+    yield from gpu_sections(report)
     yield from ranks_section(report)
     yield from _metrics(report)
     yield from captures_section(report)
