@@ -32,15 +32,22 @@ WHOLE = {
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt at the ``at``-th bytecode of trainscope's on this thread."""
+    """Raises KeyboardInterrupt at the ``at``-th bytecode of trainscope's on this thread.
 
-    def __init__(self, at: int) -> None:
+    ``within`` leaves only the code objects of these names.
+    """
+
+    def __init__(self, at: int, within: tuple[str, ...] = ()) -> None:
         self._left = at
+        self._within = within
         self.where = ""
 
     def calls(self, frame: FrameType, event: str, arg: object) -> Any:
-        if not frame.f_code.co_filename.startswith(OURS):
+        code = frame.f_code
+        if not code.co_filename.startswith(OURS):
             return None
+        if self._within and code.co_name not in self._within:
+            return self.calls  # it may call one of them
         frame.f_trace_opcodes = True
         return self.inside
 
@@ -163,6 +170,23 @@ def test_an_interrupt_while_a_scope_is_made_leaves_nothing(dry_run: bool, tmp_pa
         handle.close()
     assert at > 3000
     assert wrong == {}
+
+
+def test_an_interrupt_while_the_end_is_arranged_leaves_nothing(tmp_path: Path) -> None:
+    where: set[str] = set()
+    for at in range(1, 10**9):
+        interrupt = Interrupt(at, ("_start", "at_end", "enlist", "install"))
+        sys.settrace(interrupt.calls)
+        try:
+            ts.Scope(tmp_path / f"{at}").close()
+        except KeyboardInterrupt:
+            where.add(interrupt.where.split()[-1])
+        finally:
+            sys.settrace(None)
+        assert left_behind() == [], interrupt.where
+        if not interrupt.where:
+            break
+    assert {"_start", "enlist", "install"} <= where
 
 
 def test_an_interrupted_stop_goes_on_when_asked_again(tmp_path: Path) -> None:

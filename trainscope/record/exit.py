@@ -15,7 +15,7 @@ __all__ = ["Handle", "at_end"]
 
 
 class Handle:
-    """One recording that is to be closed at the end of the program.
+    """One recording that is to be closed at the end of the program, once it is on the list.
 
     As a context manager around the closing itself: a SIGTERM that comes meanwhile takes effect
     when the block is left, and the recording is off the list then, unless it was interrupted.
@@ -24,6 +24,12 @@ class Handle:
     def __init__(self, close: Callable[[], None], flush: Callable[[], None] | None) -> None:
         self._close = close
         self._flush = flush
+
+    def enlist(self) -> None:
+        """Put it on the list; whoever holds it can cancel it, even if interrupted in here."""
+        _register_once()
+        _sigterm.install()
+        _handles.append(self)
 
     def cancel(self) -> None:
         """The recording is closed: do nothing at the end; a second call does nothing."""
@@ -77,9 +83,7 @@ def at_end(close: Callable[[], None], *, flush: Callable[[], None] | None = None
     and what it does decides. An ignored SIGTERM stays ignored. A forked child forgets all of it.
     """
     handle = Handle(close, flush)
-    _register_once()
-    _sigterm.install()
-    _handles.append(handle)
+    handle.enlist()
     return handle
 
 

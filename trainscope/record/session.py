@@ -21,7 +21,7 @@ from trainscope.record import nvtx
 from trainscope.record.annotations import ProfilerAnnotations
 from trainscope.record.capture import Capture
 from trainscope.record.closing import Closing
-from trainscope.record.exit import at_end
+from trainscope.record.exit import Handle, at_end
 from trainscope.record.hooks import Hooks
 from trainscope.record.ranges import NullRange, Range
 from trainscope.record.recorder import MAX_NAME_LENGTH, MAX_NAMES, Recorder
@@ -107,7 +107,8 @@ class Session:
                 f"cannot write to {self.directory.path}: {fault.strerror or fault}; "
                 "name a place that can be written to"
             ) from fault
-        self._at_end = at_end(self.close, flush=self.save)
+        self._at_end = handle = Handle(self.close, self.save)
+        handle.enlist()
         self.worker.add(self._saving.write_new)
         self.worker.start()
         self.detector.start()
