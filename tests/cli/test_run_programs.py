@@ -37,10 +37,13 @@ def test_steps_are_those_that_the_docstring_counts(program: Path, tmp_path: Path
     assert done.returncode == int(expected(program, "exit status", "0")), done.stderr
     steps = trainscope.analyze(trainscope.load(tmp_path / "run")).steps
     counted_by = steps.counted_by or ""
-    if expected(program, "steps") == "cannot tell":
+    count = expected(program, "steps")
+    if sys.version_info < (3, 11):
+        count = expected(program, "steps before Python 3.11", count)
+    if count == "cannot tell":
         assert counted_by.startswith("cannot tell: "), counted_by
         assert len(counted_by) > len("cannot tell: ") + 20
     else:
         assert counted_by.startswith("trainscope run: "), counted_by
-        assert steps.count == int(expected(program, "steps"))
+        assert steps.count == int(count)
     assert steps.optimizer_steps == int(expected(program, "optimizer steps"))

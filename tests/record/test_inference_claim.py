@@ -87,6 +87,18 @@ def a_while_loop_s_test(t: Tape) -> None:
     """test"""
     steps = 0
     t.note("before the loop")
+    while t.note("test"):
+        t.forward()
+        t.backward()
+        steps += 1
+        if steps == 3:
+            break
+
+
+def a_part_of_a_while_loop_s_test(t: Tape) -> None:
+    """test"""
+    steps = 0
+    t.note("before the loop")
     while t.note("test") and steps < 3:
         t.forward()
         t.backward()
@@ -198,6 +210,13 @@ PROGRAMS = [
     from_a_generator,
     the_iterable_is_made_once,
     a_while_loop_s_test,
+    pytest.param(
+        a_part_of_a_while_loop_s_test,
+        marks=pytest.mark.skipif(
+            sys.version_info < (3, 11),
+            reason="before 3.11 a frame says only its line, not which part of an `and` it is at",
+        ),
+    ),
     a_helper_function,
     the_same_loop_evaluated_before,
     one_loop_that_evaluates_first,

@@ -1,8 +1,10 @@
 """The loop is in C: ``list(map(...))`` calls the step function, twice over.
 
 steps: 10
+steps before Python 3.11: cannot tell
 optimizer steps: 10
-why: two turns of the outer loop, in each of which list() calls train_step 5 times
+why: two turns of the outer loop, in each of which list() calls train_step 5 times; before 3.11 a frame
+    says only its line, and which of the calls on it is being made stays open
 """
 import torch
 

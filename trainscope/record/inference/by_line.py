@@ -11,6 +11,8 @@ __all__ = [
     "COMPREHENSIONS",
     "callee",
     "frame_name",
+    "is_frame",
+    "leads_to",
     "parts_by_line",
     "unclear",
 ]
@@ -36,13 +38,25 @@ def frame_name(node: ast.AST) -> str:
     return f"<{names.get(type(node).__name__, 'genexpr')}>"
 
 
+def is_frame(node: ast.AST, code_name: str) -> bool:
+    """Whether this expression runs in a frame of its own, which is called that."""
+    return isinstance(node, _OWN_FRAME) and frame_name(node) == code_name
+
+
+def leads_to(part: ast.AST, sought: str) -> bool:
+    """Whether a part of a statement holds a frame of this name, if it is an expression's."""
+    if not sought.startswith("<") or sought == "<module>":
+        return True
+    return any(is_frame(each, sought) for each in ast.walk(part))
+
+
 def parts_by_line(node: ast.AST, code_name: str) -> Iterator[tuple[str, Any]]:
     """The fields in which a line is looked for, statements before what stands in front of them.
 
     An expression that runs in a frame of its own is looked into only for that frame.
     """
     fields = list(ast.iter_fields(node))
-    if isinstance(node, _OWN_FRAME) and frame_name(node) != code_name:
+    if isinstance(node, _OWN_FRAME) and not is_frame(node, code_name):
         return
     blocks = [each for each in fields if _has_statements(each[1])]
     yield from blocks

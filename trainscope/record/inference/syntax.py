@@ -11,6 +11,8 @@ from trainscope.record.inference.by_line import (
     COMPREHENSIONS,
     callee,
     frame_name,
+    is_frame,
+    leads_to,
     parts_by_line,
     unclear,
 )
@@ -52,7 +54,10 @@ class SourceTree:
         while True:
             if span[1] < 0 and unclear(node, span[0], code_name):
                 return None
-            found = self._step_into(node, span, code_name)
+            # by the line alone, what stands beside the frame that is looked for is on it as well
+            found_it = scope == code_name or is_frame(node, code_name)
+            sought = "" if span[1] >= 0 or found_it else code_name
+            found = self._step_into(node, span, code_name, sought)
             if found is None:
                 break
             branches, node, enters = found
@@ -72,7 +77,7 @@ class SourceTree:
 
     # ---- one level down -----------------------------------------------------------------------
     def _step_into(
-        self, node: ast.AST, span: Span, code_name: str
+        self, node: ast.AST, span: Span, code_name: str, sought: str
     ) -> tuple[list[Branch], ast.AST, str | None] | None:
         parts = ast.iter_fields(node)
         if span[1] < 0:
@@ -84,7 +89,9 @@ class SourceTree:
                         return self._into_block(node, name, value, at)
                 continue
             for at, child in enumerate(value if isinstance(value, list) else [value]):
-                if isinstance(child, ast.AST) and _holds(child, span):
+                if not isinstance(child, ast.AST) or not _holds(child, span):
+                    continue
+                if leads_to(child, sought):
                     return self._into_expression(node, name, at, child, span, code_name)
         return None
 
