@@ -57,6 +57,20 @@ def test_a_block_inside_a_step_is_told(debug_mode: DebugMode) -> None:
     )
 
 
+def test_after_many_steps_without_a_block_the_steps_that_have_one_are_counted_as_at_least(
+    debug_mode: DebugMode,
+) -> None:
+    with live() as detector:
+        for step in range(400):
+            detector.begin_step(step)
+            if step in (50, 250, 399):
+                with warnings.catch_warnings():
+                    nonzero()
+    assert detector.cannot_see[-1] == (
+        "implicit waits inside a catch_warnings block; steps that had one: 3 or more"
+    )
+
+
 def test_without_a_gpu_it_says_that_it_sees_nothing() -> None:
     with live() as detector:
         detector.begin_step(0)

@@ -169,6 +169,12 @@ def _record(entry: Entry, values: dict[int, list[Any]]) -> MetricRecord:
         rows, first, names = places[0]
         column = values[id(rows)][first : first + len(names)]
         return MetricRecord(step, time_unix_ns, dict(zip(names, column, strict=True)))
+    if len(places) == 1:
+        rows, first, names = places[0]
+        arrived = iter(values[id(rows)][first : first + len(names)])
+        # the tensors stand in the order of the names
+        found = {n: numbers[n] if n in numbers else next(arrived) for n in all_names}
+        return MetricRecord(step, time_unix_ns, found)
     found = dict(numbers)
     for rows, first, names in places:
         column = values[id(rows)]

@@ -23,6 +23,11 @@ __all__ = ["MODES", "SyncDetector"]
 
 MODES = ("record", "warn", "error", "off")
 
+_ASKED_EACH_STEP = 100
+"""Steps in a row without a change of the warnings filters, from which on not each step asks."""
+_ASKED_LATER = 16
+"""Then each so many steps; a change makes each step ask again."""
+
 
 class SyncDetector:
     """Records every wait for the GPU by site while it is started; also a context manager.
@@ -52,6 +57,10 @@ class SyncDetector:
         self._fault: Exception | None = None
         self._version: object = None
         self._changed_steps = 0
+        self._unchanged = 0
+        self._unasked = 0
+        self._ask_every = 1
+        self._asked_all = True
         self._source_blind: tuple[str, ...] = ()
         self._able = False
 
@@ -72,6 +81,7 @@ class SyncDetector:
         """Stop seeing waits and take everything out again; does nothing when stopped."""
         if not self._started:
             return
+        self._unasked = self._ask_every  # the last steps are asked about, whatever their number
         self._steps.end(self._hidden())
         self._source_blind = self._blind()
         self._installation.remove(self)
@@ -110,10 +120,19 @@ class SyncDetector:
         hidden = live.armed.repair()
         if hidden is None and live.armed.wished == 2:
             hidden = "the program set torch's sync debug mode to 'error'"
-        version = self._filters_version()
-        if version != self._version:
-            self._version = version
-            self._changed_steps += hidden is None and self._steps.running is not None
+        # a question takes a microsecond: after many steps without a change not each step asks
+        self._unasked += 1
+        if hidden is not None or self._unasked >= self._ask_every:
+            self._unasked = 0
+            version = self._filters_version()
+            if version != self._version:
+                self._version = version
+                self._changed_steps += hidden is None and self._steps.running is not None
+                self._unchanged = 0
+            else:
+                self._unchanged += 1
+            self._ask_every = 1 if self._unchanged < _ASKED_EACH_STEP else _ASKED_LATER
+            self._asked_all = self._asked_all and self._ask_every == 1
         return hidden
 
     def _filters_version(self) -> object:
@@ -153,7 +172,7 @@ class SyncDetector:
         if self._changed_steps:
             words.append(
                 "implicit waits inside a catch_warnings block; steps that had one: "
-                f"{self._changed_steps}"
+                f"{self._changed_steps}" + ("" if self._asked_all else " or more")
             )
         if self._sites.overflow:
             words.append(f"where {self._sites.overflow} waits were: the table of sites was full")

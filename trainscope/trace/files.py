@@ -6,13 +6,12 @@ import itertools
 import json
 import math
 import os
-import sys
-from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 from pydantic import BaseModel
 
 from trainscope.trace.ranges import ROW_BYTES, Row
@@ -62,17 +61,16 @@ class RowFile:
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write the rows; on OSError (disk full) the file is cut back to whole rows."""
-        values = array("q", chain.from_iterable(rows))
-        if sys.byteorder == "big":
-            values.byteswap()
-        rest = memoryview(values).cast("B")
+        # half the time of array("q", …), and this thread holds the interpreter meanwhile
+        values = np.fromiter(chain.from_iterable(rows), dtype="<i8")
+        rest = memoryview(values.tobytes())
         try:
             while len(rest):
                 rest = rest[self._file.write(rest) or 0 :]
         except OSError:
             self._file.truncate(self._whole_bytes)
             raise
-        self._whole_bytes += values.itemsize * len(values)
+        self._whole_bytes += values.nbytes
 
     def close(self) -> None:
         """Close the file; closing twice does nothing."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = ["RESERVED_NAMES", "MetricRecord", "MetricsState", "SinkState", "encode", "read_metrics"]
 
@@ -17,9 +18,11 @@ RESERVED_NAMES = frozenset({"step", "time_unix_ns"})
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-@dataclass(frozen=True)
-class MetricRecord:
-    """The values of one ``log`` call, or of one interval of steps."""
+class MetricRecord(NamedTuple):
+    """The values of one ``log`` call, or of one interval of steps.
+
+    A tuple, for thousands are made while the loop waits for the interpreter.
+    """
 
     step: int
     time_unix_ns: int
