@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from time import perf_counter
-
 import numpy as np
-import pytest
+from made_windows import Made, empty_window
 
-from tests.made_windows import Made, empty_window
 from trainscope.analysis.idle import IdleCause, IdleTimes, find_idle
 from trainscope.analysis.intervals import union
 from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import WindowSync, find_syncs
-from trainscope.trace.window import Calls, CopyKind, GpuOps, Memory, Spans, Window
+from trainscope.trace.window import CopyKind, Memory, Window
 
 US = 1000
 MS = 1000 * US
@@ -234,85 +230,3 @@ def test_without_gpu_work_there_is_no_device() -> None:
     for window in (empty_window(), Made().range("step 0", 0, 5).op("aten::mm", 1, 2).window()):
         found, _ = idle_of(window)
         assert (found.devices, found.pieces.start_ns.tolist()) == ((), [])
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_parts_sum_exactly_in_windows_of_chance(seed: int) -> None:
-    chance = np.random.default_rng(seed)
-    made = Made()
-    at = 0
-    for step in range(int(chance.integers(0, 4))):
-        length = int(chance.integers(1, 300))
-        made.range(f"step {step + chance.integers(0, 2)}", at, at + length)
-        at += length + int(chance.integers(-20, 50))
-    for _ in range(int(chance.integers(0, 60))):
-        start, end = sorted(int(t) for t in chance.integers(0, 1000, 2))
-        where = {"device": int(chance.integers(2)), "stream": int(chance.integers(7, 10))}
-        kind = int(chance.integers(5))
-        if kind == 0:
-            made.kernel(start, end, int(chance.integers(-1, 9)), **where)
-        elif kind == 1:
-            made.wait(start, end, thread=int(chance.integers(2)))
-        elif kind == 2:
-            made.op("aten::item", start, end, int(chance.integers(2)))
-        else:
-            made.launch(int(chance.integers(0, 1000)), start, end, **where)
-    idle_of(made.window())
-
-
-def test_many_ops_on_thousands_of_streams_take_less_than_a_second() -> None:
-    count, turns = 250_000, 100
-    ids = np.arange(count)
-    start = ids * 1000
-    base = Made().launch(0, 1, 2).wait(3, 4).op("aten::mm", 3, 4).window()
-    name = {text: place for place, text in enumerate(base.names)}
-    per_step = count * 1000 // turns
-    steps = np.arange(turns) * per_step
-    window = replace(
-        base,
-        names=(*base.names, *(f"step {i}" for i in range(turns))),
-        ranges=Spans.of(
-            {
-                "start_ns": steps,
-                "end_ns": steps + per_step,
-                "name_id": np.arange(turns) + len(base.names),
-                "thread": steps * 0,
-            }
-        ),
-        ops=Spans.of(
-            {
-                "start_ns": start,
-                "end_ns": start + 400,
-                "name_id": ids * 0 + name["aten::mm"],
-                "thread": ids * 0,
-            }
-        ),
-        calls=Calls.of(
-            {
-                "start_ns": np.concatenate([start, steps + per_step - 500]),
-                "end_ns": np.concatenate([start + 5, steps + per_step - 10]),
-                "thread": np.zeros(count + turns),
-                "name_id": np.concatenate(
-                    [ids * 0 + name["cudaLaunchKernel"], steps * 0 + name["cudaStreamSynchronize"]]
-                ),
-                "correlation": np.concatenate([ids, steps * 0 - 1]),
-            }
-        ),
-        gpu=GpuOps.of(
-            {
-                "start_ns": start + 10,
-                "end_ns": start + 700,
-                "kind": ids * 0,
-                "device": ids * 0,
-                "stream": ids % 5000,
-                "correlation": ids,
-            }
-        ),
-    )
-    found_steps = find_steps(window)
-    syncs = find_syncs(window, found_steps)
-    began_s = perf_counter()
-    found = find_idle(window, found_steps, syncs)
-    assert perf_counter() - began_s < 1
-    assert found.busy_ns.sum() == count * 690
-    assert len(syncs) == turns

@@ -7,9 +7,9 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from made_windows import Made, empty_window
+from sample_traces import sample
 
-from tests.made_windows import Made, empty_window
-from tests.sample_traces import sample
 from trainscope.analysis.communication import communication_times
 from trainscope.analysis.copies import copies_by_kind
 from trainscope.analysis.kernel_names import collective_of, short_name

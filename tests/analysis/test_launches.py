@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from made_windows import Made, empty_window
+from sample_traces import sample
 
-from tests.made_windows import Made, empty_window
-from tests.sample_traces import sample
 from trainscope.analysis.launch_chains import chain_advice, launch_chains
 from trainscope.analysis.launches import launch_times, queue_depth
 from trainscope.analysis.window_steps import find_steps

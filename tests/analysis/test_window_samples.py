@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sample_traces import sample, truth
 
-from tests.sample_traces import sample, truth
 from trainscope.analysis.idle import IdleCause, IdleTimes, find_idle
 from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import by_site, find_syncs

@@ -7,8 +7,8 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from made_windows import Made, empty_window
 
-from tests.made_windows import Made, empty_window
 from trainscope.analysis.window_steps import find_steps
 from trainscope.trace.window import Calls, GpuOps, Spans
 

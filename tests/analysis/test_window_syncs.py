@@ -1,4 +1,4 @@
-"""Waits of a window: which calls wait, whether they blocked, and where in the code they are."""
+"""Waits of a window: which calls wait, of which kind they are, and whether they blocked."""
 
 from __future__ import annotations
 
@@ -7,24 +7,12 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from made_windows import Made, empty_window
+from waiting_loops import found, item
 
-from tests.made_windows import Made, empty_window
 from trainscope.analysis.window_steps import WindowSteps, find_steps
-from trainscope.analysis.window_syncs import WindowSync, by_site, find_syncs
-from trainscope.trace.syncs import SyncSite
-from trainscope.trace.window import Calls, CopyKind, Memory, Spans, SyncKind, Window
-
-
-def found(window: Window) -> tuple[WindowSync, ...]:
-    return find_syncs(window, find_steps(window))
-
-
-def item(made: Made, start: int, end: int, *, thread: int = 0, inside: str = "aten::item") -> None:
-    """One ``.item()``: the operator, its copy, and the wait."""
-    made.op(inside, start, end, thread).op("aten::_local_scalar_dense", start + 1, end, thread)
-    copy = made.call("cudaMemcpyAsync", start + 2, start + 8, thread)
-    made.copy(end - 12, end - 10, copy, CopyKind.D2H, Memory.PINNED)
-    made.wait(start + 9, end - 1, thread=thread)
+from trainscope.analysis.window_syncs import find_syncs
+from trainscope.trace.window import Calls, CopyKind, Memory, Spans, SyncKind
 
 
 def test_an_item_is_one_wait_with_its_copy_and_blocked_from_the_copys_call_on() -> None:
@@ -139,167 +127,6 @@ def test_the_profilers_closing_wait_is_left_out_and_the_users_last_is_not() -> N
     made.wait(950, 1510, name="cudaDeviceSynchronize")
     assert [s.start_ns for s in users] == [800]
     assert found(made.window()) == users
-
-
-FRAMES = (
-    "train.py(77): <module>",
-    "/home/me/project/train.py(24): step",
-    "/usr/lib/python3.12/contextlib.py(10): inner",
-    "torch/nn/modules/module.py(1700): _call_impl",
-)
-
-
-def test_the_site_is_the_users_innermost_function_and_its_line_is_the_functions_first() -> None:
-    made = Made().range("ProfilerStep#0", 100, 1000).launch(10, 20, 600)
-    made.frame(FRAMES[0], 0, 2000).frame("torch/profiler/profiler.py(9): step", 1, 5)
-    for depth, name in enumerate(FRAMES[1:]):
-        made.frame(name, 110 + depth, 900 - depth)
-    made.frame("<built-in method item of Tensor object at 0x7f01>", 190, 650)
-    item(made, 200, 612)
-    made.frame("<built-in method item of Tensor object at 0x7f02>", 690, 800)
-    item(made, 700, 730)
-    syncs = found(made.window())
-    site = syncs[0].site
-    assert (site.file, site.line, site.function) == ("/home/me/project/train.py", 24, "step")
-    assert site.line_is == "function"
-    assert "aten::item in step (which begins at /home/me/project/train.py:24)" in site.place
-    assert [(s.site.ordinal, s.site.alike) for s in syncs] == [(1, 2), (2, 2)]
-
-
-def test_a_function_already_running_has_the_line_where_it_stood() -> None:
-    made = Made().range("ProfilerStep#0", 100, 1000).frame(FRAMES[0], 0, 2000)
-    made.frame("torch/profiler/profiler.py(9): step", 1, 5).launch(10, 20, 600)
-    item(made, 200, 612)
-    (sync,) = found(made.window())
-    assert (sync.site.line, sync.site.line_is) == (77, "running")
-
-
-def looped(turns: int, phases: tuple[str, ...] = ("forward",), *, repeats: int = 1) -> Made:
-    """Steps with one ``.item()`` after an ``aten::mean``, in each phase and turn of a loop."""
-    made = Made()
-    at = 0
-    for number in range(turns):
-        begin = at
-        for phase in phases:
-            first = at
-            for _ in range(repeats):
-                made.op("aten::mean", at + 1, at + 10).launch(at + 2, at + 8, at + 90)
-                item(made, at + 20, at + 112)
-                at += 200
-            made.range(phase, first, at - 1)
-        made.range(f"step {number}", begin, at)
-    return made
-
-
-def test_sites_without_stacks_are_told_by_ranges_and_the_operator_before() -> None:
-    made = looped(2, ("forward", "metrics"))
-    sites = by_site(found(made.window()))
-    assert [site.place for site in sites] == [
-        "aten::item in forward, after aten::mean",
-        "aten::item in metrics, after aten::mean",
-    ]
-    assert [len(syncs) for syncs in sites.values()] == [2, 2]
-    assert [site.per_step for site in sites] == [1.0, 1.0]
-
-
-def test_a_line_in_a_loop_is_one_site_and_different_spots_are_several() -> None:
-    made = looped(3, repeats=4)
-    made.op("aten::max", 2390, 2391)
-    (site,) = by_site(found(made.window()))
-    assert (site.per_step, site.alike) == (4.0, 1)
-    made = Made().range("ProfilerStep#0", 0, 1000).op("aten::mean", 10, 20)
-    item(made, 30, 60)
-    made.op("aten::max", 70, 80)
-    item(made, 90, 120)
-    assert [s.site.place for s in found(made.window())] == [
-        "1st aten::item, after aten::mean",
-        "2nd aten::item, after aten::max",
-    ]
-
-
-def test_a_wait_in_backward_has_the_loops_range_and_says_its_thread() -> None:
-    made = Made().range("ProfilerStep#0", 0, 1000).range("backward", 100, 900).launch(10, 20, 600)
-    made.op("autograd::engine::evaluate_function: IndexBackward0", 150, 700, 1)
-    made.op("IndexBackward0", 151, 699, 1)
-    item(made, 160, 612, thread=1, inside="aten::nonzero")
-    (sync,) = found(made.window())
-    assert (sync.kind, sync.site.phase, sync.site.thread) == ("nonzero", "backward", "autograd")
-    assert sync.site.place == "IndexBackward0 in backward, autograd thread"
-
-
-LIVE = SyncSite(
-    kind="item",
-    code="TS101",
-    explicit=False,
-    allowed=None,
-    file="/home/me/train.py",
-    line=31,
-    function="step",
-    source="total += loss.item()",
-    caller=None,
-    via=None,
-    phase="forward",
-    thread="main",
-    during="training",
-    count=100,
-    counted_internally=False,
-    timed=100,
-    blocked_ns_total=1,
-    blocked_ns_median=1,
-    advice="",
-    steps=100,
-)
-
-
-def joined(made: Made, *live: SyncSite) -> list[str]:
-    window = made.window()
-    steps = find_steps(window)
-    return [site.place for site in by_site(find_syncs(window, steps, live))]
-
-
-def test_the_only_live_site_of_a_kind_and_phase_gives_the_line() -> None:
-    assert joined(looped(2), LIVE, replace(LIVE, phase="optimizer", line=50)) == [
-        "/home/me/train.py:31"
-    ]
-    assert joined(looped(2), replace(LIVE, kind="float")) == ["/home/me/train.py:31"]
-
-
-@pytest.mark.parametrize(
-    "live",
-    [
-        (LIVE, replace(LIVE, line=33, function="other")),
-        (LIVE, replace(LIVE, line=33, count=50, steps=100)),
-        (replace(LIVE, kind="synchronize"),),
-        (replace(LIVE, phase="backward"),),
-        (replace(LIVE, thread="autograd"),),
-        (replace(LIVE, during="setup"),),
-        (replace(LIVE, count=300),),
-    ],
-)
-def test_a_site_stays_open_where_no_live_one_fits_or_several_can_be_meant(
-    live: tuple[SyncSite, ...],
-) -> None:
-    assert joined(looped(2), *live) == ["aten::item in forward, after aten::mean"]
-
-
-def test_lines_of_one_function_that_wait_once_a_step_are_taken_in_order() -> None:
-    made = Made()
-    for at in (0, 1000):
-        made.range(f"step {at // 1000}", at, at + 1000).range("forward", at + 1, at + 999)
-        made.op("aten::mean", at + 10, at + 20)
-        item(made, at + 30, at + 60)
-        made.op("aten::max", at + 70, at + 80)
-        item(made, at + 90, at + 120)
-    window = made.window()
-    syncs = find_syncs(window, find_steps(window), (replace(LIVE, line=40), LIVE))
-    assert [s.site.line for s in syncs] == [31, 40, 31, 40]
-    assert syncs[0].site.live == LIVE
-    looping = (replace(LIVE, line=40, count=200), LIVE)
-    assert {s.site.line for s in find_syncs(window, find_steps(window), looping)} == {None}
-
-
-def test_a_line_called_in_a_loop_joins_all_its_waits() -> None:
-    assert joined(looped(2, repeats=4), replace(LIVE, count=400)) == ["/home/me/train.py:31"]
 
 
 def test_a_window_without_rows_has_no_waits() -> None:

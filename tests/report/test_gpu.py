@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from made_runs import trace
+from made_windows import Made, empty_window
+from sample_traces import sample
 
-from tests.made_runs import trace
-from tests.made_windows import Made, empty_window
-from tests.sample_traces import sample
 from trainscope.report import text
 from trainscope.report.build import build
 from trainscope.report.build_gpu import as_gpu, best_window

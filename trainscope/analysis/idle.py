@@ -163,7 +163,8 @@ def _bounds(window: Window, steps: WindowSteps, device: int) -> Column:
     gpu = window.gpu
     mine = gpu.device == device
     if not len(steps):
-        return np.array([[gpu.start_ns[mine].min(), gpu.end_ns[mine].max()]], dtype=np.int64)
+        first_ns, end_ns = int(gpu.start_ns[mine].min()), int(gpu.end_ns[mine].max())
+        return np.array([[first_ns, max(first_ns, end_ns)]], dtype=np.int64)
     step = steps.of_ops(window)
     last_ns = np.full(len(steps), np.iinfo(np.int64).min)
     known = mine & (step >= 0)

@@ -8,6 +8,7 @@ import numpy as np
 
 from trainscope.analysis.launched_by import calls_of_ops
 from trainscope.analysis.launches import TINY_NS
+from trainscope.analysis.names import name_of
 from trainscope.analysis.operators_of import innermost_ranges, outermost_operators
 from trainscope.analysis.window_steps import WindowSteps
 from trainscope.trace.window import Column, OpKind, Window
@@ -82,7 +83,7 @@ def launch_chains(window: Window, steps: WindowSteps) -> tuple[LaunchChain, ...]
             kernels=count,
             times=times,
             gpu_ns=gpu_ns,
-            inside=window.names[where] if where >= 0 else None,
+            inside=name_of(window, where) if where >= 0 else None,
         )
         for (_, where), (begin, count, times, gpu_ns) in groups.items()
     ]
@@ -113,6 +114,6 @@ def _in_a_row(window: Window, labels: Column) -> tuple[tuple[str, int], ...]:
     first = np.flatnonzero(np.concatenate(([True], np.diff(labels) != 0)))
     count = np.diff(np.append(first, len(labels)))
     return tuple(
-        (window.names[labels[place]].removeprefix(_ENGINE), int(n))
+        (name_of(window, labels[place]).removeprefix(_ENGINE), int(n))
         for place, n in zip(first, count, strict=True)
     )

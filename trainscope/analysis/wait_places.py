@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trainscope.analysis.names import name_of
 from trainscope.analysis.nesting import Around, depths
 from trainscope.analysis.thread_roles import AUTOGRAD, loop_thread, thread_roles
 from trainscope.analysis.user_frames import Frame, is_users, read_frame
@@ -96,9 +97,11 @@ def _surroundings(
                 running=frame_row in running,
                 functions=functions,
                 ranges=_ranges(window, range_rows[i], step_rows),
-                operators=tuple(window.names[window.ops.name_id[r]] for r in op_rows[i] if r >= 0),
-                before=_plain(window.names[window.ops.name_id[last]]) if last >= 0 else "",
-                call=call_name(window.names[window.calls.name_id[waits.call[row]]]),
+                operators=tuple(
+                    name_of(window, window.ops.name_id[r]) for r in op_rows[i] if r >= 0
+                ),
+                before=_plain(name_of(window, window.ops.name_id[last])) if last >= 0 else "",
+                call=call_name(name_of(window, window.calls.name_id[waits.call[row]])),
                 wait_call=int(waits.wait_call[row]),
                 copy_kind=int(window.gpu.copy_kind[op]) if op >= 0 else -1,
                 host_memory=int(window.gpu.host_memory[op]) if op >= 0 else -1,
@@ -113,7 +116,7 @@ def _user_frame(window: Window, rows: Column) -> tuple[Frame | None, int, tuple[
     for row in rows[::-1]:
         if row < 0:
             continue
-        name = window.names[window.frames.name_id[row]]
+        name = name_of(window, window.frames.name_id[row])
         frame = read_frame(name)
         if frame is not None and is_users(frame):
             return frame, int(row), tuple(inside[:_NEAR_FUNCTIONS][::-1])
@@ -125,7 +128,7 @@ def _ranges(window: Window, rows: Column, step_rows: set[int]) -> tuple[str, ...
     kept = [int(row) for row in rows if row >= 0]
     steps = [place for place, row in enumerate(kept) if row in step_rows]
     kept = kept[steps[-1] + 1 :] if steps else kept
-    return tuple(window.names[window.ranges.name_id[row]] for row in kept[:_SHOWN_RANGES])
+    return tuple(name_of(window, window.ranges.name_id[row]) for row in kept[:_SHOWN_RANGES])
 
 
 def _before(window: Window, thread: Column, start_ns: Column, since_ns: Column) -> Column:

@@ -110,7 +110,7 @@ def _closing_wait(window: Window, waits: Waits, step: np.ndarray, steps: WindowS
     after_all = waits.start_ns[last] >= int(window.calls.start_ns[-1])
     if waits.wait_call[last] != WaitCall.DEVICE or step[last] >= 0 or not after_all:
         return -1
-    if waits.inside[last] >= 0:
+    if waits.inside[last] >= 0 or (window.source != "torch.profiler" and not len(steps)):
         return -1
     ranges = window.ranges
     around = (ranges.thread == waits.thread[last]) & (ranges.start_ns <= waits.start_ns[last])
