@@ -13,11 +13,16 @@ from sample_traces import sample
 from trainscope.analysis.communication import communication_times
 from trainscope.analysis.copies import copies_by_kind
 from trainscope.analysis.kernel_names import collective_of, short_name
-from trainscope.analysis.kernels import NO_OPERATOR, kernels_by_operator
+from trainscope.analysis.kernels import NO_OPERATOR, OperatorKernels
+from trainscope.analysis.kernels import kernels_by_operator as by_operator
 from trainscope.analysis.launch_chains import launch_chains
 from trainscope.analysis.launches import launch_times, queue_depth
 from trainscope.analysis.window_steps import find_steps
-from trainscope.trace.window import Calls, CopyKind, GpuOps, Memory, Spans
+from trainscope.trace.window import Calls, CopyKind, GpuOps, Memory, Spans, Window
+
+
+def kernels_of(window: Window) -> tuple[OperatorKernels, ...]:
+    return by_operator(window, find_steps(window))
 
 
 def multiplying() -> Made:
@@ -33,7 +38,7 @@ def multiplying() -> Made:
 
 
 def test_time_goes_to_the_innermost_operator_by_shape_and_kernel() -> None:
-    mm, add = kernels_by_operator(multiplying().window())
+    mm, add = kernels_of(multiplying().window())
     assert (mm.operator, mm.count, mm.total_ns) == ("aten::mm", 3, 124)
     assert mm.share == 124 / 130
     assert [(u.kernel, u.shape, u.count, u.total_ns, u.median_ns) for u in mm.uses] == [
@@ -44,7 +49,7 @@ def test_time_goes_to_the_innermost_operator_by_shape_and_kernel() -> None:
 
 
 def test_an_operator_that_picks_different_kernels_for_different_shapes_is_shown() -> None:
-    mm, add = kernels_by_operator(multiplying().window())
+    mm, add = kernels_of(multiplying().window())
     assert mm.picks_differ
     assert mm.kernel_by_shape == (("[99, 99]", "large"), ("[8, 8]", "small"))
     assert not add.picks_differ
@@ -52,13 +57,26 @@ def test_an_operator_that_picks_different_kernels_for_different_shapes_is_shown(
 
 def test_without_operators_the_range_stands_for_them() -> None:
     made = Made().range("forward", 0, 50).launch(5, 60, 70).launch(90, 95, 99).kernel(200, 201)
-    found = kernels_by_operator(made.window())
+    found = kernels_of(made.window())
     assert [(o.operator, o.total_ns) for o in found] == [("forward", 10), (NO_OPERATOR, 5)]
     assert found[0].uses[0].shape is None
 
 
+def test_without_operators_backward_belongs_to_the_range_that_waits_for_it() -> None:
+    made = Made()
+    for at in (0, 1000):
+        made.range(f"step {at // 1000}", at, at + 1000).range("backward", at + 100, at + 900)
+        made.launch(at + 10, at + 20, at + 50).launch(at + 200, at + 210, at + 290, thread=1)
+    found = kernels_of(made.window())
+    assert {o.operator: o.total_ns for o in found} == {
+        "backward": 160,
+        "step 0": 30,
+        "step 1": 30,
+    }
+
+
 def test_no_kernels_gives_no_operators() -> None:
-    assert kernels_by_operator(empty_window()) == ()
+    assert kernels_of(empty_window()) == ()
     assert copies_by_kind(empty_window()) == ()
     assert communication_times(empty_window()) == ()
 
@@ -87,6 +105,16 @@ def test_no_kernels_gives_no_operators() -> None:
             "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, "
             "float, float, at::native::binary_internal::MulFunctor<float> >, x>(int)",
             "vectorized_elementwise_kernel [Mul]",
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<(int)4, at::native::GeluCUDAKernelImpl("
+            "at::TensorIteratorBase &, at::native::GeluType)::[lambda() (instance 2)]>(int, T2)",
+            "vectorized_elementwise_kernel [Gelu]",
+        ),
+        (
+            "void at::native::<unnamed>::multi_tensor_apply_kernel<at::native::<unnamed>::Tensor"
+            "ListMetadata<(int)1>, at::native::<unnamed>::BinaryOpScalarFunctor<float>>(T1)",
+            "multi_tensor_apply_kernel [BinaryOpScalar]",
         ),
         (
             "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_nt_align4>(Params)",
@@ -159,7 +187,7 @@ def test_communication_is_hidden_where_another_kernel_runs() -> None:
 
 
 def test_samples_give_their_operators_and_copies() -> None:
-    top = kernels_by_operator(sample("mid_sync"))
+    top = kernels_of(sample("mid_sync"))
     assert sum(operator.share for operator in top) == pytest.approx(1.0)
     assert {operator.operator for operator in top[:3]} >= {"aten::mm", "aten::addmm"}
     copies = {(c.title, c.host_memory): c.count for c in copies_by_kind(sample("h2d_sync"))}
@@ -207,7 +235,7 @@ def test_a_million_rows_take_less_than_a_second_each() -> None:
     )
     steps = find_steps(window)
     for analysis in (
-        lambda: kernels_by_operator(window),
+        lambda: kernels_of(window),
         lambda: copies_by_kind(window),
         lambda: communication_times(window),
         lambda: launch_times(window, steps),
@@ -217,5 +245,5 @@ def test_a_million_rows_take_less_than_a_second_each() -> None:
         began_s = perf_counter()
         analysis()
         assert perf_counter() - began_s < 1
-    (mm,) = kernels_by_operator(window)
+    (mm,) = kernels_of(window)
     assert (mm.count, len(mm.uses), mm.picks_differ) == (count, 50, False)

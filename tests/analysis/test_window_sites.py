@@ -154,3 +154,12 @@ def test_lines_of_one_function_that_wait_once_a_step_are_taken_in_order() -> Non
 
 def test_a_line_called_in_a_loop_joins_all_its_waits() -> None:
     assert joined(looped(2, repeats=4), replace(LIVE, count=400)) == ["/home/me/train.py:31"]
+
+
+def test_a_line_that_waits_in_some_steps_only_is_joined_all_the_same() -> None:
+    made = looped(1).range("step 1", 300, 390).range("step 2", 400, 490)
+    window = made.window()
+    live = replace(LIVE, count=33, steps=33)
+    (sync,) = find_syncs(window, find_steps(window), (live,))
+    assert (sync.site.per_step, sync.site.per_seen_step) == (1 / 3, 1.0)
+    assert (sync.site.line, sync.site.line_is) == (31, "wait")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["collective_of", "short_name"]
+__all__ = ["LONGEST", "collective_of", "short_name"]
 
 LONGEST = 90
+"""Characters of a short name; what is left is enough to tell it by."""
 _FUNCTION = re.compile(
-    r"(\w+?)(?:_kernel_cuda|_functor|_kernel_impl)\b|CUDAFunctor(?:OnSelf)?_(\w+)"
+    r"(\w+?)(?:_kernel_cuda|_functor|_kernel_impl|CUDAKernelImpl)\b|CUDAFunctor(?:OnSelf)?_(\w+)"
 )
 _FUNCTOR = re.compile(r"(\w+)Functor\b")
+_ANONYMOUS = "(anonymous namespace)"
 _NO_NAMES = frozenset({"Kernel", "Kernel2", "kernel", "device_kernel"})
 """Names that a library gives to all its kernels; the first template argument tells them apart."""
 _COLLECTIVE = re.compile(
@@ -20,9 +22,9 @@ _COLLECTIVE = re.compile(
 
 def short_name(name: str) -> str:
     """The bare name of a kernel; with the function that an element-wise one applies."""
-    text = name.removeprefix("void ")
+    text = name.removeprefix("void ").replace("<unnamed>", _ANONYMOUS)  # as nsys writes it
     inside = text[len(_outside(text)) :]
-    bare = _outside(text).replace("(anonymous namespace)::", "").rpartition("::")[2] or text
+    bare = _outside(text).replace(_ANONYMOUS + "::", "").rpartition("::")[2] or text
     if bare in _NO_NAMES:
         first = re.match(r"<\s*(?:\w+::)*(\w+)", inside)
         bare = f"{bare} [{first.group(1)}]" if first is not None else bare
@@ -43,10 +45,6 @@ def collective_of(name: str) -> str | None:
 
 def _outside(text: str) -> str:
     """What stands before template and call arguments."""
-    text = text.replace("(anonymous namespace)", "\0")
+    text = text.replace(_ANONYMOUS, "\0")
     ends = [place for place in (text.find("<"), text.find("(")) if place > 0]
-    return (
-        text[: min(ends)].replace("\0", "(anonymous namespace)")
-        if ends
-        else text.replace("\0", "(anonymous namespace)")
-    )
+    return (text[: min(ends)] if ends else text).replace("\0", _ANONYMOUS)

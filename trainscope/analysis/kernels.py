@@ -8,6 +8,7 @@ import numpy as np
 
 from trainscope.analysis.kernel_names import short_name
 from trainscope.analysis.operators_of import innermost_operators, innermost_ranges
+from trainscope.analysis.window_steps import WindowSteps
 from trainscope.trace.window import Column, OpKind, Window
 
 __all__ = ["NO_OPERATOR", "KernelUse", "OperatorKernels", "kernels_by_operator"]
@@ -49,14 +50,14 @@ class OperatorKernels:
         return len(self.kernel_by_shape) > 0
 
 
-def kernels_by_operator(window: Window) -> tuple[OperatorKernels, ...]:
+def kernels_by_operator(window: Window, steps: WindowSteps) -> tuple[OperatorKernels, ...]:
     """The operators with kernels of their own, most GPU time first."""
     gpu = window.gpu
     rows = np.flatnonzero(gpu.kind == OpKind.KERNEL)
     if not len(rows):
         return ()
     who = innermost_operators(window)[rows]
-    around = innermost_ranges(window)[rows]
+    around = innermost_ranges(window, steps)[rows]
     names = len(window.names)
     name = np.where(who >= 0, _at(window.ops.name_id, who), _at(window.ranges.name_id, around))
     shape = np.where(who >= 0, _at(window.ops.shape_id, who), -1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainscope.analysis.kernel_names import LONGEST, short_name
 from trainscope.analysis.launched_by import calls_of_ops
 from trainscope.analysis.launches import TINY_NS
 from trainscope.analysis.names import name_of
@@ -69,7 +70,7 @@ def launch_chains(window: Window, steps: WindowSteps) -> tuple[LaunchChain, ...]
     long = tiny[first] & (length >= FEWEST)
     first, length = first[long], length[long]
     spent_ns = np.concatenate(([0], np.cumsum(gpu.end_ns[rows] - gpu.start_ns[rows])))
-    around = innermost_ranges(window)[rows]
+    around = innermost_ranges(window, steps)[rows]
     groups: dict[tuple[bytes, int], list[int]] = {}
     for begin, count in zip(first.tolist(), length.tolist(), strict=True):
         where = int(window.ranges.name_id[around[begin]]) if around[begin] >= 0 else -1
@@ -114,6 +115,12 @@ def _in_a_row(window: Window, labels: Column) -> tuple[tuple[str, int], ...]:
     first = np.flatnonzero(np.concatenate(([True], np.diff(labels) != 0)))
     count = np.diff(np.append(first, len(labels)))
     return tuple(
-        (name_of(window, labels[place]).removeprefix(_ENGINE), int(n))
+        (_shown(name_of(window, labels[place])), int(n))
         for place, n in zip(first, count, strict=True)
     )
+
+
+def _shown(name: str) -> str:
+    """An operator's name as it is; a kernel's, which stands where no operators are, in short."""
+    name = name.removeprefix(_ENGINE)
+    return short_name(name) if name.startswith("void ") or len(name) > LONGEST else name

@@ -16,7 +16,7 @@ _TO_GPU = frozenset({"h2d-pageable", "h2d-pinned", "h2d-list", "h2d-scalar"})
 _SIZES = frozenset({"nonzero", "size-readback"})
 _FAMILIES = (_READS, _TO_HOST, _TO_GPU, _SIZES)
 _PER_STEP_OFF = 0.26
-"""Waits a step may differ by so much between a short window and the whole run."""
+"""Waits in a step that has any may differ by so much between a short window and the run."""
 
 
 def join_live_sites(
@@ -68,9 +68,11 @@ def _kinds_meet(kind: str, live: str) -> bool:
 
 def _counts_agree(group: Sequence[WindowSite], live: SyncSite) -> bool:
     """Whether the waits a step of sites together are those of one line."""
-    if live.steps == 0 or live.counted_internally or any(s.per_step is None for s in group):
-        return len(group) == 1 or live.counted_internally
-    together = sum(site.per_step or 0.0 for site in group)
+    if live.counted_internally:
+        return True
+    if live.steps == 0:
+        return len(group) == 1
+    together = sum(site.per_seen_step or 0.0 for site in group)
     return abs(together - live.count / live.steps) <= _PER_STEP_OFF * max(1.0, together)
 
 

@@ -1,4 +1,4 @@
-"""Which operator enqueued which GPU op."""
+"""Which operator, or which range, enqueued which GPU op."""
 
 from __future__ import annotations
 
@@ -6,36 +6,58 @@ import numpy as np
 
 from trainscope.analysis.launched_by import calls_of_ops
 from trainscope.analysis.nesting import Around
-from trainscope.trace.window import Column, Spans, Window
+from trainscope.analysis.thread_roles import AUTOGRAD, loop_thread, thread_roles
+from trainscope.analysis.window_steps import WindowSteps
+from trainscope.trace.window import Column, Window
 
 __all__ = ["innermost_operators", "innermost_ranges", "outermost_operators"]
 
 
 def innermost_operators(window: Window) -> Column:
     """Row in ``Window.ops`` of the innermost operator around each GPU op's call; -1 for none."""
-    return _around(window, window.ops)[0]
+    call, back = _calls(window)
+    calls = window.calls
+    found = Around(window.ops).innermost(
+        calls.thread[call], calls.start_ns[call], calls.end_ns[call]
+    )
+    return _spread(found, back)
 
 
 def outermost_operators(window: Window) -> Column:
     """Row in ``Window.ops`` of the outermost operator around each GPU op's call; -1 for none."""
-    return _around(window, window.ops)[1]
-
-
-def innermost_ranges(window: Window) -> Column:
-    """Row in ``Window.ranges`` of the innermost range around each GPU op's call; -1 for none."""
-    return _around(window, window.ranges)[0]
-
-
-def _around(window: Window, spans: Spans) -> tuple[Column, Column]:
+    call, back = _calls(window)
     calls = window.calls
+    found = Around(window.ops).outermost(
+        calls.thread[call], calls.start_ns[call], calls.end_ns[call]
+    )
+    return _spread(found, back)
+
+
+def innermost_ranges(window: Window, steps: WindowSteps) -> Column:
+    """Row in ``Window.ranges`` of the innermost range around each GPU op's call; -1 for none.
+
+    What autograd's thread calls is in the range of the loop's thread, which waits in it.
+    """
+    call, back = _calls(window)
+    calls = window.calls
+    engine = np.array([role == AUTOGRAD for role in thread_roles(window, steps)] or [False])
+    thread = calls.thread[call]
+    thread = np.where((thread >= 0) & engine[thread], loop_thread(window, steps), thread)
+    found = Around(window.ranges).innermost(thread, calls.start_ns[call], calls.end_ns[call])
+    return _spread(found, back)
+
+
+def _calls(window: Window) -> tuple[Column, Column]:
+    """The calls that enqueued any op, and for each op its place among them; -1 for none."""
     of_op = calls_of_ops(window)
-    if not len(calls) or not len(of_op):
-        none = np.full(len(of_op), -1, dtype=np.int64)
-        return none, none
-    used, back = np.unique(np.maximum(of_op, 0), return_inverse=True)
-    where = calls.thread[used], calls.start_ns[used], calls.end_ns[used]
-    around = Around(spans)
-    return tuple(
-        np.where(of_op >= 0, rows[back], -1)
-        for rows in (around.innermost(*where), around.outermost(*where))
-    )  # pyright: ignore[reportReturnType]
+    known = of_op >= 0
+    call, place = np.unique(of_op[known], return_inverse=True)
+    back = np.full(len(of_op), -1, dtype=np.int64)
+    back[known] = place
+    return call, back
+
+
+def _spread(found: Column, back: Column) -> Column:
+    if not len(found):
+        return np.full(len(back), -1, dtype=np.int64)
+    return np.where(back >= 0, found[back], -1)

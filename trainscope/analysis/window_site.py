@@ -40,6 +40,8 @@ class WindowSite:
     in_steps: bool
     per_step: float | None = None
     """Mean number of waits a step; None without steps."""
+    per_seen_step: float | None = None
+    """The same over the steps that have any."""
     live: SyncSite | None = None
     """The live detector's site that it is, where only that one can be meant."""
 

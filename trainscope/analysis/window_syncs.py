@@ -127,13 +127,16 @@ def _joined(
     live_sites: Sequence[SyncSite],
 ) -> list[WindowSite]:
     """The sites with their counts a step, and with the live site that each of them is."""
-    counts: dict[WindowSite, int] = {}
-    for site, of in zip(sites, step, strict=True):
-        counts[site] = counts.get(site, 0) + bool(of >= 0)
-    turns = max(len(steps), 1)
+    seen: dict[WindowSite, list[int]] = {}
+    for site, of in zip(sites, step.tolist(), strict=True):
+        seen.setdefault(site, []).extend([of] if of >= 0 else [])
     counted = {
-        site: replace(site, per_step=count / turns if len(steps) else None)
-        for site, count in counts.items()
+        site: replace(
+            site,
+            per_step=len(of) / len(steps) if len(steps) else None,
+            per_seen_step=len(of) / len(set(of)) if of else None,
+        )
+        for site, of in seen.items()
     }
     found = join_live_sites(tuple(counted.values()), live_sites)
     return [found[counted[site]] for site in sites]

@@ -70,7 +70,7 @@ def as_gpu(window: Window, live_sites: Sequence[SyncSite] = ()) -> tuple[GpuRepo
     groups = {cause.group: 0.0 for cause in IdleCause}
     for cause in IdleCause:
         groups[cause.group] += float(each_ns[cause]) / NS_PER_MS
-    operators = kernels_by_operator(window)
+    operators = kernels_by_operator(window, steps)
     gpu = GpuReport(
         file=window.file,
         source=window.source,
