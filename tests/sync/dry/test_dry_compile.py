@@ -7,9 +7,10 @@ from types import FrameType
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils import _python_dispatch
 
 from trainscope.sync.blame import blame
-from trainscope.sync.dry import DryRun
+from trainscope.sync.dry import DryRun, compiled
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -32,9 +33,9 @@ def test_a_frame_is_compiled_and_not_run_eagerly(backend: str) -> None:
     try:
         net.to("cuda")
         seen.clear()
-        compiled = torch.compile(forward, fullgraph=True, backend=backend)
+        fast = torch.compile(forward, fullgraph=True, backend=backend)
         for _ in range(3):
-            loss = compiled(torch.randn(2, 3, device="cuda"))
+            loss = fast(torch.randn(2, 3, device="cuda"))
             loss.backward()
         assert seen == []
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
@@ -65,16 +66,16 @@ def test_every_replaced_tensor_method_passes_fullgraph() -> None:
     dry_run = DryRun(observe)
     dry_run.start()
     try:
-        compiled = torch.compile(everything, fullgraph=True, backend="aot_eager")
-        assert compiled(torch.ones(2, 3)).shape == (2,)
+        fast = torch.compile(everything, fullgraph=True, backend="aot_eager")
+        assert fast(torch.ones(2, 3)).shape == (2,)
         scripted = torch.jit.script(_scripted)
         assert torch.equal(scripted(torch.ones(2)), torch.full((2,), 2.0))
     finally:
         dry_run.stop()
     assert dry_run.fault is None
     torch._dynamo.reset()
-    compiled = torch.compile(everything, fullgraph=True, backend="aot_eager")
-    assert compiled(torch.ones(2, 3)).shape == (2,)
+    fast = torch.compile(everything, fullgraph=True, backend="aot_eager")
+    assert fast(torch.ones(2, 3)).shape == (2,)
     assert torch.jit.script(_scripted_again)(torch.ones(2)).tolist() == [4.0, 4.0]
 
 
@@ -134,10 +135,60 @@ def test_a_read_between_two_graphs_is_one_item() -> None:
     try:
         # without a gradient the compiled part's result carries no mark, so it needs one here
         x = torch.ones(3, device="cuda", requires_grad=True)
-        compiled = torch.compile(broken, backend="aot_eager")
+        fast = torch.compile(broken, backend="aot_eager")
         for _ in range(3):
-            compiled(x)
+            fast(x)
     finally:
         dry_run.stop()
     assert dry_run.fault is None
     assert seen == [("item", line)] * 3
+
+
+def test_under_guards_that_see_modes_the_mode_is_off_in_compiled_code_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As torch 2.9 needs it, tried with whichever torch there is."""
+    needed = compiled.guards_see_modes()
+    monkeypatch.setattr(compiled, "guards_see_modes", lambda: True)
+    torch._dynamo.reset()
+    seen: list[str] = []
+
+    def observe(kind: str, frame: object, *, internal: bool = False) -> None:
+        seen.append(kind)
+
+    def modes() -> int:
+        return len(_python_dispatch._get_current_dispatch_mode_stack())
+
+    inside: list[int] = []
+
+    @torch.compiler.disable
+    def beside() -> None:
+        inside.append(modes())
+
+    def forward(x: Tensor) -> Tensor:
+        y = x + 1
+        beside()
+        return y.reshape(3) if y.numel() == 3 else y.reshape(7)
+
+    dry_run = DryRun(observe)
+    dry_run.start()
+    try:
+        called = torch.compile(forward, backend="eager")
+        on_device = torch.ones(3, device="cuda")
+        for _ in range(2):
+            called(on_device)
+        assert modes() == 1
+        assert inside == [1, 1]
+        if needed:  # later torch puts the dispatcher back as it was, and the mode with it
+            with pytest.raises(RuntimeError, match="shape"):
+                called(torch.ones(2, device="cuda"))
+            assert modes() == 1
+        (on_device + 1).sum().item()
+        assert seen == ["item"]
+    finally:
+        dry_run.stop()
+    assert modes() == 0
+    assert called(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    assert modes() == 0
+    assert dry_run.fault is None
+    assert any("torch 2.9" in line for line in dry_run.cannot_see)

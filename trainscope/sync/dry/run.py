@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainscope.sync.dry import cuda_calls, factories, loading, moves, reads, saving
+from trainscope.sync.dry import compiled, cuda_calls, factories, loading, moves, reads, saving
 from trainscope.sync.dry.devices import Devices, follow_gradients
 from trainscope.sync.dry.mode import FollowMode, enter, leave
 from trainscope.sync.dry.tables import Tables
@@ -62,12 +62,13 @@ class DryRun:
         cuda_calls.install(watch, self._patches)
         self._tables.add()
         self._mode = FollowMode(watch)
+        compiled.install(watch, self._mode, self._patches)
         enter(self._mode)
-        watch.live = True
+        watch.on = True
 
     def stop(self) -> None:
         """End, and put back all that was replaced; once more puts back what is left of it."""
-        self._watch.live = False
+        self._watch.on = False
         if self._mode is not None:
             leave(self._mode)
             self._mode = None
@@ -88,6 +89,10 @@ class DryRun:
             said.append(
                 "dry run: whether the non_blocking copies of small pageable tensors wait "
                 f"({watch.small_pageable_copies} seen): only a measurement tells"
+            )
+        if compiled.guards_see_modes():
+            said.append(
+                "dry run: operators that a compiled function runs beside its graphs (with torch 2.9)"
             )
         if self._foreign:
             said.append(

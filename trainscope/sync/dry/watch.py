@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from torch._guards import TracingContext
 
 from trainscope.notice import warn
 from trainscope.sync.dry.marks import Marks, Place
@@ -48,7 +49,7 @@ class _Here(threading.local):
 
 
 class Watch:
-    """Shared state of the probes; `live` is False outside a run, in a forked child, and after a
+    """Shared state of the probes; `on` is False outside a run, in a forked child, and after a
     fault of ours."""
 
     def __init__(self, observe: Observe, h2d_range: H2dRange | None = None) -> None:
@@ -56,10 +57,19 @@ class Watch:
         self._h2d_range = h2d_range
         self.marks = Marks()
         self.here = _Here()
-        self.live = False
+        self.on = False
         self.fault: str | None = None
         self.small_pageable_copies = 0
         _watches.add(self)
+
+    @property
+    def live(self) -> bool:
+        """Whether what this thread does now is the program's doing, and observed.
+
+        A compiler that traces calls torch's methods itself, on stand-ins for the tensors (torch
+        2.9 by the names that are replaced here, and without ``is_compiling()``).
+        """
+        return self.on and TracingContext.try_get() is None
 
     def report(
         self, kind: str, frame: FrameType, *, count: int = 1, internal: bool = False
@@ -129,7 +139,7 @@ class Watch:
 
     def give_up(self, error: Exception) -> None:
         """End the dry run because of a fault of ours."""
-        self.live = False
+        self.on = False
         self.fault = f"{type(error).__name__}: {error}"
         warn(
             f"trainscope: the dry run stops here because of a fault of its own ({self.fault}); "
@@ -144,7 +154,7 @@ _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 def _leave_child_alone() -> None:
     """In a forked child, such as a DataLoader worker, nothing is observed."""
     for watch in list(_watches):
-        watch.live = False
+        watch.on = False
 
 
 if hasattr(os, "register_at_fork"):
