@@ -42,6 +42,11 @@ DDP = """
 """
 
 
+def words_of(stdout: str) -> str:
+    """What the program wrote: older gloo writes to standard output as well, in torn lines."""
+    return "\n".join(line for line in stdout.splitlines() if "peer ranks" not in line)
+
+
 def test_two_ranks_make_one_run(tmp_path: Path) -> None:
     write(tmp_path, "train.py", DDP)
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
@@ -54,7 +59,7 @@ def test_two_ranks_make_one_run(tmp_path: Path) -> None:
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "equal True argv ['--help']\n"
+    assert words_of(done.stdout) == "equal True argv ['--help']"
     assert done.stderr.count("6 steps, 6 optimizer steps") == 1
     assert done.stderr.count("the files are in") == 1
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["train"]
@@ -77,5 +82,5 @@ def test_torchrun_starts_the_module_itself(tmp_path: Path) -> None:
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "equal True argv []\n"
+    assert words_of(done.stdout) == "equal True argv []"
     assert done.stderr.count("6 steps, 6 optimizer steps") == 1

@@ -92,7 +92,7 @@ class DryRun:
             )
         if compiled.guards_see_modes():
             said.append(
-                "dry run: operators that a compiled function runs beside its graphs (with torch 2.9)"
+                "dry run: operators that a compiled function runs beside its graphs, with torch 2.9"
             )
         if self._foreign:
             said.append(
