@@ -210,6 +210,29 @@ def test_where_ranges_show(changed: dict[str, Any], status: str, found: str, tod
     assert line("NVTX ranges", **changed) == Check("NVTX ranges", Status(status), found, todo)
 
 
+@pytest.mark.parametrize(
+    ("nsys", "cuda", "status"),
+    [
+        ((2023, 4), "13.0", "attention"),
+        ((2024, 6), "14.1", "attention"),
+        ((2025, 1), "13.0", "ok"),
+        ((2023, 4), "12.8", "ok"),
+    ],
+)
+def test_an_nsys_older_than_cuda_13(nsys: tuple[int, int], cuda: str, status: str) -> None:
+    found = line("nsys", nsys_version=nsys, torch=replace(GPU_TORCH, cuda=cuda))
+    assert found.status.value == status
+    if status == "attention":
+        assert found.todo.startswith(
+            "nsys {}.{} is older than CUDA {}: nsys 2023.4 with torch 2.11.0+cu130".format(
+                *nsys, cuda
+            )
+        )
+        assert "profile a window" in found.todo
+    else:
+        assert found.todo == ""
+
+
 def test_nsys_missing_silent_old_and_new() -> None:
     missing = line("nsys", nsys_path=None, nsys_version=None)
     assert (missing.status, missing.found) == (Status.not_there, "not found")

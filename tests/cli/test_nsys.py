@@ -13,9 +13,15 @@ import pytest
 from nsys_tool import export_sqlite, nsys, ranges_of_domain  # noqa: F401
 
 from trainscope.cli.nsys import NsysPlan, command_line
-from trainscope.cli.nsys_tool import find_nsys, nsys_version, tried_note
+from trainscope.cli.nsys_tool import (
+    cuda_of_torch,
+    find_nsys,
+    lost_rows_note,
+    nsys_version,
+    tried_note,
+)
 
-FLAGS = ["--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none"]
+FLAGS = ["--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", "--wait=primary"]
 RANGE = ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
 
 PROGRAM = """
@@ -60,7 +66,20 @@ def fake_nsys(tmp_path: Path) -> dict[str, str]:
         'exit "${FAKE_STATUS:-0}"\n'
     )
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    return {"NSYS": str(tool), "FAKE_VERSION": "2023.4.4.54-234433681190v0"}
+    torch_for(tmp_path, None)
+    path = os.pathsep.join([str(tmp_path / "tool"), os.environ.get("PYTHONPATH", "")])
+    return {
+        **{"NSYS": str(tool), "FAKE_VERSION": "2023.4.4.54-234433681190v0"},
+        "PYTHONPATH": path.rstrip(os.pathsep),
+    }
+
+
+def torch_for(tmp_path: Path, cuda: str | None) -> None:
+    """A torch built for that CUDA; nothing here imports it."""
+    package = tmp_path / "tool" / "torch"
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").write_text("raise AssertionError('imported')")
+    (package / "version.py").write_text(f"__version__ = '9'\ncuda: Optional[str] = {cuda!r}\n")
 
 
 # ---- the command ---------------------------------------------------------------------------------
@@ -77,7 +96,7 @@ def test_a_window_names_the_end_of_the_capture_range() -> None:
     window = {"wait": 1, "warmup": 2, "active": 3}
     plan = NsysPlan(("-m", "pkg"), Path("d"), Path("d/nsys-rank0"), window, trace="cuda,nvtx")
     assert command_line(plan, nsys_path="nsys", python="python3") == [
-        *("nsys", "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", *RANGE),
+        *("nsys", "profile", "--trace=cuda,nvtx", *FLAGS[1:], *RANGE),
         *("--output=d/nsys-rank0", "python3", "-m", "trainscope", "run", "--run-dir=d"),
         *("--wait=1", "--warmup=2", "--active=3", "-m", "pkg"),
     ]
@@ -213,6 +232,42 @@ def test_an_old_or_new_version_is_told_and_tried(
     done = trainscope("t.py", cwd=tmp_path, environ={**fake_nsys, "FAKE_VERSION": version})
     assert done.returncode == 0
     assert (said in done.stderr) if said else ("nsys 2023" not in done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "version", "words", "warned"),
+    [
+        ("13.0", "2023.4.4", [], True),
+        ("13.0", "2023.4.4", ["--active=2"], False),
+        ("12.8", "2023.4.4", [], False),
+        (None, "2023.4.4", [], False),
+        ("13.0", "2025.1.1", [], False),
+    ],
+)
+def test_an_nsys_older_than_cuda_13_is_told_where_no_window_is_asked_for(
+    cuda: str | None,
+    version: str,
+    words: list[str],
+    warned: bool,
+    tmp_path: Path,
+    fake_nsys: dict[str, str],
+) -> None:
+    torch_for(tmp_path, cuda)
+    environ = {**fake_nsys, "FAKE_VERSION": version}
+    done = trainscope(*words, "t.py", cwd=tmp_path, environ=environ)
+    assert done.returncode == 0
+    lines = [line for line in done.stderr.splitlines() if "is older than CUDA 13.0" in line]
+    assert len(lines) == warned
+    if warned:
+        assert "trainscope nsys --wait 20 --active 4" in lines[0]
+
+
+def test_the_cuda_of_this_torch_is_read_without_importing_it() -> None:
+    import torch
+
+    assert cuda_of_torch() == torch.version.cuda
+    assert lost_rows_note((2024, 9), "13.1") is not None
+    assert lost_rows_note((2024, 9), None) is None
 
 
 # ---- finding it ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from trainscope.cli.nsys_tool import GET_NSYS, tried_note
+from trainscope.cli.nsys_tool import GET_NSYS, lost_rows_note, tried_note
 
 __all__ = ["Check", "Facts", "Status", "TorchFacts", "checks"]
 
@@ -182,8 +182,10 @@ def _nsys(facts: Facts) -> Check:
         todo = f"{facts.nsys_path} --version prints no version; {GET_NSYS}"
         return Check("nsys", Status.attention, facts.nsys_path, todo)
     found = "{}.{} ".format(*facts.nsys_version) + f"({facts.nsys_path})"
-    note = tried_note(facts.nsys_version)
-    return Check("nsys", Status.ok if note is None else Status.attention, found, note or "")
+    cuda = None if facts.torch is None else facts.torch.cuda
+    said = (tried_note(facts.nsys_version), lost_rows_note(facts.nsys_version, cuda))
+    todo = "; ".join(note for note in said if note is not None)
+    return Check("nsys", Status.attention if todo else Status.ok, found, todo)
 
 
 def _nvtx(facts: Facts) -> Check:

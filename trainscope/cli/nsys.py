@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,15 @@ from typing import Annotated
 
 import typer
 
-from trainscope.cli.nsys_tool import GET_NSYS, find_nsys, nsys_version, tried_note
+from trainscope.cli.nsys_tool import (
+    GET_NSYS,
+    cuda_of_torch,
+    find_nsys,
+    lost_rows_note,
+    nsys_version,
+    tried_note,
+)
+from trainscope.cli.nsys_watch import PID_FILE_VARIABLE, wait_for
 from trainscope.cli.run import RunCommand
 
 __all__ = ["COMMAND_SETTINGS", "NsysPlan", "command_line", "nsys"]
@@ -44,9 +53,11 @@ def command_line(plan: NsysPlan, *, nsys_path: str, python: str) -> list[str]:
     """The words of the whole command.
 
     CPU sampling is off: it slows the program down and shows no ranges. The end of the capture
-    range is named because its default ends the program in some versions of nsys.
+    range is named because its default ends the program in some versions of nsys. Processes that
+    the program leaves behind, a service of a logger say, are not waited for.
     """
     words = [nsys_path, "profile", f"--trace={plan.trace}", "--sample=none", "--cpuctxsw=none"]
+    words.append("--wait=primary")
     if plan.window is not None:
         words += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
     words += [f"--output={plan.report}", python, "-m", "trainscope", "run"]
@@ -111,11 +122,18 @@ def nsys(
         _tell(f"{where}; {GET_NSYS}")
         raise typer.Exit(_NOT_FOUND)
     version = nsys_version(found)
-    note = f"{found} --version prints no version" if version is None else tried_note(version)
-    if note is not None:
-        _tell(note)
+    if version is None:
+        _tell(f"{found} --version prints no version")
+    else:
+        whole = plan.window is None
+        for note in (
+            tried_note(version),
+            lost_rows_note(version, cuda_of_torch()) if whole else None,
+        ):
+            if note is not None:
+                _tell(note)
     plan.run_dir.mkdir(parents=True, exist_ok=True)
-    status = _run(line)
+    status = _run(line, plan)
     _say_where(plan)
     raise typer.Exit(status)
 
@@ -147,23 +165,26 @@ def _unused(asked: Path) -> Path:
     raise AssertionError("the siblings never end")
 
 
-def _run(line: Sequence[str]) -> int:
-    """Run it to its end, whatever is pressed meanwhile; returns the status a shell would show."""
-    process = subprocess.Popen(line)
+def _run(line: Sequence[str], plan: NsysPlan) -> int:
+    """Run it to its end; returns the status a shell would show."""
+    handle, name = tempfile.mkstemp(prefix="trainscope-nsys-", suffix=".pid")
+    os.close(handle)
+    pid_file = Path(name)
+    process = subprocess.Popen(line, env={**os.environ, PID_FILE_VARIABLE: name})
     before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
-        while True:
-            try:
-                status = process.wait()
-                return status if status >= 0 else 128 - status
-            except KeyboardInterrupt:
-                continue  # the program got it too; nsys still has to write the report
+        return wait_for(process, pid_file, report=_report_of(plan), tell=_tell)
     finally:
         signal.signal(signal.SIGTERM, before)
+        pid_file.unlink(missing_ok=True)
+
+
+def _report_of(plan: NsysPlan) -> Path:
+    return plan.report.with_name(f"{plan.report.name}.nsys-rep")
 
 
 def _say_where(plan: NsysPlan) -> None:
-    report = plan.report.with_name(f"{plan.report.name}.nsys-rep")
+    report = _report_of(plan)
     if report.is_file():
         _tell(f"the timeline is in {report}; open it with: nsys-ui {shlex.quote(str(report))}")
     elif (raw := report.with_suffix(".qdstrm")).is_file():

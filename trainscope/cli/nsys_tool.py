@@ -7,14 +7,26 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["GET_NSYS", "NEWEST_TRIED", "OLDEST_TRIED", "find_nsys", "nsys_version", "tried_note"]
+__all__ = [
+    "GET_NSYS",
+    "NEWEST_TRIED",
+    "OLDEST_TRIED",
+    "cuda_of_torch",
+    "find_nsys",
+    "lost_rows_note",
+    "nsys_version",
+    "tried_note",
+]
 
 Version = tuple[int, int]
 
 OLDEST_TRIED: Version = (2022, 4)
 NEWEST_TRIED: Version = (2025, 3)
+
+_KNOWS_CUDA_13: Version = (2025, 1)
 
 GET_NSYS = (
     "install Nsight Systems (it comes with the CUDA toolkit; by itself from "
@@ -64,6 +76,31 @@ def nsys_version(path: Path, timeout_s: float = 20.0) -> Version | None:
         return None
     match = re.search(r"version (\d{4})\.(\d+)", done.stdout)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def cuda_of_torch() -> str | None:
+    """The CUDA version that the installed torch was built for, without importing it, or None."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text()
+    except OSError:
+        return None
+    match = re.search(r"^cuda\b[^=\n]*= *'([\d.]+)'", text, re.MULTILINE)
+    return match[1] if match else None
+
+
+def lost_rows_note(version: Version, cuda: str | None) -> str | None:
+    """What to say of an nsys that does not know the CUDA that torch was built for, or None."""
+    if cuda is None or int(cuda.split(".")[0]) < 13 or version >= _KNOWS_CUDA_13:
+        return None
+    return (
+        "nsys {}.{} is older than CUDA {}: ".format(*version, cuda)
+        + "nsys 2023.4 with torch 2.11.0+cu130 (driver 580) showed no kernel or copy after an "
+        "event it did not know when the whole program was profiled; profile a window "
+        "(trainscope nsys --wait 20 --active 4), or use nsys {}.{} or newer".format(*_KNOWS_CUDA_13)
+    )
 
 
 def tried_note(version: Version) -> str | None:

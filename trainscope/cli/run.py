@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
+from trainscope.cli.nsys_watch import leave_pid
 from trainscope.cli.script import (
     Program,
     ProgramError,
@@ -134,6 +135,7 @@ def run(
 
 def execute(request: RunRequest) -> None:
     """Run the program under a recording. Its exception, ``SystemExit`` too, goes on to Python."""
+    leave_pid(os.environ)
     try:
         program = request.load()
     except ProgramError as error:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import atexit
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import torch
 
-__all__ = ["NsysWindow", "under_nsys"]
+from trainscope.notice import say
+
+__all__ = ["SETTLE_S", "NsysWindow", "leave_time", "under_nsys"]
+
+SETTLE_S = 5.0
+"""From the end of the range to that of the program: nsys 2023.4 hung where a loop of 40 steps
+ended right behind its window (on an H200), and not where 2,000 steps were to come."""
 
 
 def under_nsys(environ: Mapping[str, str]) -> bool:
@@ -14,11 +24,28 @@ def under_nsys(environ: Mapping[str, str]) -> bool:
     return "NSYS_PROFILING_SESSION_ID" in environ
 
 
+def leave_time(
+    ended_s: float,
+    pid: int,
+    *,
+    clock_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Hold the end of the program back until nsys has had its time; not in a forked child."""
+    rest_s = ended_s + SETTLE_S - clock_s()
+    if rest_s <= 0 or os.getpid() != pid:
+        return
+    say(f"trainscope: the program ends in {rest_s:.0f} s, once nsys is done with the window")
+    with suppress(KeyboardInterrupt):  # then it ends at once
+        sleep(rest_s)
+
+
 class NsysWindow:
     """Opens nsys's capture range; the report file is nsys's own.
 
     Without ``--capture-range=cudaProfilerApi`` nsys takes no notice of it. Without a GPU there is
-    no CUDA runtime to call, so nothing is opened.
+    no CUDA runtime to call, so nothing is opened. A program that ends right behind the range is
+    held back until ``SETTLE_S`` have passed, so that nsys is done with the one end at the other.
     """
 
     kind = "nsys"
@@ -42,6 +69,7 @@ class NsysWindow:
             # nsys drops work that is still queued when the range ends; the window is over
             torch.cuda.synchronize()
             torch.cuda.profiler.stop()
+            atexit.register(leave_time, time.monotonic(), os.getpid())
         return self._cuda
 
     def cancel(self) -> None:
