@@ -1,0 +1,143 @@
+"""Predicted against real: what removing syncs gains, for a folder of traces with their truth.
+
+    python tests/bench/replay_truth.py FOLDER [--stacks] [--out FOLDER]
+
+FOLDER holds ``NAME_sync.json.gz`` (or ``NAME_sync_stack.json.gz``) and ``truth.json``, as
+``replay_record.py`` writes them: step times with no profiler on, with all syncs, with none, and
+with each alone taken out. Beside the replay stands what the blocked time alone would promise. No
+GPU is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+from outcome import write_result
+
+from trainscope.analysis.replay.what_if import Removal, WhatIf, what_if
+from trainscope.analysis.window_steps import find_steps
+from trainscope.analysis.window_syncs import find_syncs
+from trainscope.trace.torch_trace import read_torch_trace
+
+ALL = "all"
+
+
+def truths(file: Path) -> Iterator[tuple[str, float, dict[str, dict[str, float]]]]:
+    """Name, step time in ms, and the spread of the ratio for each removal."""
+    for name, row in json.loads(file.read_text()).items():
+        if "removed" in row:
+            ratios = {what: each["ratio"] for what, each in row["removed"].items()}
+            yield name, row["with_ms"]["median"], ratios
+        else:
+            low, high = row["ratio_p10_p90"]
+            yield name, row["with_ms"], {
+                ALL: {"median": row["ratio_median"], "p10": low, "p90": high}
+            }
+
+
+def naive(syncs: list, steps: int, step_ms: float) -> float:
+    """The speedup if the blocked time were what a step gets shorter by."""
+    blocked_ms = sum(sync.blocked_ns for sync in syncs) / 1e6 / max(steps, 1)
+    return step_ms / max(step_ms - blocked_ms, 0.01 * step_ms)
+
+
+def beyond(predicted: float, truth: dict[str, float]) -> float:
+    """How far outside the measured 10th to 90th percentile, in parts of the nearer one."""
+    if predicted < truth["p10"]:
+        return predicted / truth["p10"] - 1
+    return max(predicted / truth["p90"] - 1, 0.0)
+
+
+def of_removal(found: WhatIf, what: str, order: list[str]) -> Removal | None:
+    """The prediction for all, or for the site that stands at the same place in a step."""
+    if what == ALL:
+        return found.removals[0] if found.removals else None
+    sites = [*found.removals[0].sites] if found.removals else []
+    if len(sites) != len(order):
+        return None
+    wanted = sites[order.index(what)]
+    return next((each for each in found.removals if each.sites == (wanted,)), None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--stacks", action="store_true", help="use the traces with stacks")
+    parser.add_argument("--name", default="replay_truth")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    ending = "_sync_stack.json.gz" if options.stacks else "_sync.json.gz"
+    rows = []
+    for name, step_ms, ratios in truths(options.folder / "truth.json"):
+        file = options.folder / f"{name}{ending}"
+        if not file.exists():
+            continue
+        window = read_torch_trace(file)
+        steps = find_steps(window)
+        syncs = find_syncs(window, steps)
+        began_s = perf_counter()
+        found = what_if(window, steps, syncs, step_ns=step_ms * 1e6)
+        took_s = perf_counter() - began_s
+        order = [what for what in ratios if what != ALL]
+        promise = naive([sync for sync in syncs if sync.step >= 0], len(steps), step_ms)
+        for what, truth in ratios.items():
+            row = {"loop": name, "removed": what, "step_ms": step_ms, "truth": truth}
+            removal = None if found is None else of_removal(found, what, order)
+            if what == ALL:
+                row |= {"blocked_time_promises": promise, "seconds": took_s}
+            if found is None:
+                row["prediction"] = "no sync in the steps"
+            elif found.cannot_tell is not None:
+                row["prediction"] = f"cannot tell: {found.cannot_tell}"
+            elif removal is None:
+                row["prediction"] = "not among the removals"
+            else:
+                row |= {
+                    "prediction": removal.speedup,
+                    "band": removal.band,
+                    "beyond": beyond(removal.speedup, truth),
+                    "drift": found.drift,
+                    "replayed_ms": found.replayed_step_ns / 1e6,
+                }
+            rows.append(row)
+            print(line(row))
+    errors = [abs(row["beyond"]) for row in rows if "beyond" in row]
+    silent = sum(str(row["prediction"]).startswith("cannot tell") for row in rows)
+    if errors:
+        print(
+            f"{len(errors)} predictions: median error beyond the measured range "
+            f"{statistics.median(errors):.2%}, worst {max(errors):.2%}; cannot tell: {silent}"
+        )
+    if options.out is not None:
+        summary = {
+            "median_beyond": statistics.median(errors) if errors else None,
+            "worst_beyond": max(errors, default=None),
+            "cannot_tell": silent,
+        }
+        print(write_result(options.name, {"summary": summary, "rows": rows}, options.out))
+
+
+def line(row: dict) -> str:
+    truth = row["truth"]
+    start = (
+        f"{re.sub('_', ' ', row['loop']):24} {row['removed']:12} {row['step_ms']:8.3f} ms  truth "
+        f"{truth['median']:.3f} ({truth['p10']:.3f} to {truth['p90']:.3f})  "
+    )
+    if "beyond" not in row:
+        return f"{start}{row['prediction']}"
+    low, high = row["band"]
+    promise = f"  wait alone {row['blocked_time_promises']:.2f}" if row["removed"] == ALL else ""
+    return (
+        f"{start}replay {row['prediction']:.3f} ({low:.3f} to {high:.3f})  "
+        f"beyond {row['beyond']:+.2%}{promise}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What-if by replay: the recorded steps once more, without some of their syncs."""

@@ -1,0 +1,78 @@
+"""How much the profiler slowed the CPU: guesses, weighted by the step time without a profiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainscope.analysis.replay.machine import Samples, run
+from trainscope.analysis.replay.program import Program
+
+__all__ = ["Calibration", "calibrate", "quantile"]
+
+_GUESSES = 384
+_KEPT = 48
+_PER_BOUNDARY_NS = (1_000.0, 500.0)
+"""Mean and spread of what recording one beginning or end of an event costs."""
+_CPU_SCALE = (0.65, 0.3)
+"""Median and log-spread of what is left of CPU time in operators: caches, allocations, clocks."""
+_COPY_RATE_SPREAD = 0.15
+_MATCH = 0.01
+"""How closely a replay is expected to meet the measured step time."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The guesses kept, each as likely as the others."""
+
+    samples: Samples
+    step_ns: NDArray[np.float64]
+    """The replayed step of each, with all syncs."""
+    measured: bool
+    """Whether they were weighed by a measured step time."""
+
+
+def calibrate(program: Program, step_ns: float | None) -> Calibration:
+    """Guesses in proportion to how well their replay meets ``step_ns``; all alike without it."""
+    guesses = _guesses()
+    replayed = run(program, guesses)
+    if step_ns is None:
+        kept = np.arange(0, _GUESSES, _GUESSES // _KEPT)
+        return Calibration(guesses.take(kept), replayed[kept], measured=False)
+    miss = (replayed / step_ns - 1.0) / _MATCH
+    # the nearest are the likeliest even where none is near; whether they are is judged elsewhere
+    weight = np.exp(-0.5 * (miss**2 - (miss**2).min()))
+    edges = np.cumsum(weight) / weight.sum()
+    kept = np.searchsorted(edges, (np.arange(_KEPT) + 0.5) / _KEPT)
+    kept = np.minimum(kept, _GUESSES - 1)
+    return Calibration(guesses.take(kept), replayed[kept], measured=True)
+
+
+def quantile(values: NDArray[np.float64], share: float) -> float:
+    """A quantile of equally likely values."""
+    return float(np.quantile(values, share))
+
+
+def _guesses() -> Samples:
+    """Points that fill the three dimensions evenly, the same in every call."""
+    # a Kronecker sequence: multiples of powers of a root of x^4 = x + 1, modulo 1
+    root = 1.2207440846057596
+    place = np.arange(1, _GUESSES + 1)
+    uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in (1, 2, 3)]
+    mean_ns, spread_ns = _PER_BOUNDARY_NS
+    scale, spread = _CPU_SCALE
+    return Samples(
+        per_boundary_ns=np.maximum(mean_ns + spread_ns * _normal(uniform[0]), 0.0),
+        cpu_scale=scale * np.exp(spread * _normal(uniform[1])),
+        copy_rate=np.exp(_COPY_RATE_SPREAD * _normal(uniform[2])),
+    )
+
+
+def _normal(uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Quantiles of the normal distribution."""
+    from statistics import NormalDist
+
+    normal = NormalDist()
+    return np.array([normal.inv_cdf(float(value)) for value in uniform])

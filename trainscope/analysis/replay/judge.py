@@ -1,0 +1,62 @@
+"""Whether a replay may be believed: the reasons why nothing can be said."""
+
+from __future__ import annotations
+
+from trainscope.analysis.replay.program import Program
+
+__all__ = ["MAX_BAND", "why_not"]
+
+MAX_DRIFT = 0.03
+"""Of the CPU time of the recorded steps, replayed once as recorded."""
+MAX_MISS = 0.05
+"""Of the calibrated replay from the measured step time."""
+MAX_BAND = 0.12
+"""Width of the band of a speedup, in parts of it."""
+MIN_OVER_GPU = 0.95
+"""A measured step shorter than this share of the GPU work in it was not measured on this loop."""
+MIN_STEPS = 2
+
+
+def why_not(
+    program: Program,
+    *,
+    drift: float,
+    measured_step_ns: float | None,
+    replayed_step_ns: float,
+    band: tuple[float, float],
+) -> str | None:
+    """The first reason that holds, in words; None where the replay may be believed."""
+    if program.steps < MIN_STEPS:
+        return f"the window has {program.steps} whole step, and a replay needs two or more"
+    if program.unresolved:
+        return (
+            f"{program.unresolved} waits of a stream for an event are not resolved: the trace does "
+            "not tell which stream the event is of"
+        )
+    if abs(drift) > MAX_DRIFT:
+        return (
+            f"replayed as recorded the steps take {drift:+.1%} of what they took, so something in "
+            "them is not understood"
+        )
+    if measured_step_ns is not None:
+        gpu_ns = program.gpu_ns / program.steps
+        if measured_step_ns < MIN_OVER_GPU * gpu_ns:
+            return (
+                f"the step time given, {measured_step_ns / 1e6:.3g} ms, is less than the GPU work "
+                f"of a step, {gpu_ns / 1e6:.3g} ms: it is of another loop or machine"
+            )
+        miss = replayed_step_ns / measured_step_ns - 1.0
+        if abs(miss) > MAX_MISS:
+            return (
+                f"no correction for the profiler brings the replay to the measured step: it stays "
+                f"{miss:+.1%} off"
+            )
+    low, high = band
+    if high / low - 1.0 > MAX_BAND:
+        words = (
+            ""
+            if measured_step_ns is not None
+            else "; the step time without a profiler (--step-ms) would narrow it"
+        )
+        return f"the speedup may be anything from {low:.2f}x to {high:.2f}x{words}"
+    return None

@@ -1,0 +1,98 @@
+"""``Program``: the recorded steps as what the CPU did in order, and what each call put on the GPU.
+
+The loop's thread and autograd's take turns (one waits while the other works), so together they are
+one list of items. An item is some CPU time and then, mostly, one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from trainscope.analysis.window_site import WindowSite
+
+__all__ = ["Act", "Item", "Program"]
+
+
+class Act(IntEnum):
+    """What an item does after its CPU time."""
+
+    NONE = 0
+    LAUNCH = 1
+    """Puts an op, or a replayed graph as one block, into a stream."""
+    WAIT = 2
+    """Waits until a stream, an event or the device is done."""
+    RECORD = 3
+    """Notes how far a stream has been filled: an event."""
+    STREAM_WAIT = 4
+    """Lets a stream wait for an event."""
+    STREAM_WAITS_FOR_STREAM = 5
+    """Lets all other streams wait for one: what a removed stream sync still means."""
+
+
+ALL_LANES = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """CPU time, then one act.
+
+    Of the CPU time ``fixed_ns`` is the program's own (sleep, computation) and ``cpu_ns`` was spent
+    between ``boundaries`` beginnings and ends of recorded events, each of which cost the profiler
+    some time.
+    """
+
+    cpu_ns: float
+    boundaries: float
+    fixed_ns: float = 0.0
+    act: Act = Act.NONE
+    lane: int = ALL_LANES
+    """Place of the stream in ``Program.lanes``: launched into, waited for, or made to wait."""
+    length_ns: float = 0.0
+    gap_ns: float = 0.0
+    """Between the end of the op before it on the stream and its own start, where it queued."""
+    latency_ns: float = 0.0
+    """From the end of the launching call to the start of the op on an idle stream."""
+    also: tuple[int, ...] = ()
+    """Further streams that a replayed graph fills."""
+    event: int = -1
+    """The call that recorded the event which is recorded or waited for."""
+    wake_ns: float = 0.0
+    """From the end of what is waited for until the CPU goes on."""
+    site: int = -1
+    """Place in ``Program.sites`` of the sync whose wait it is, or whose copy."""
+    within: int = -1
+    """Place of the sync whose operator it belongs to: goes when that is removed."""
+    is_copy: bool = False
+    """A copy between host and device whose length would be another with pinned memory."""
+    bytes: int = 0
+    call: int = -1
+    """Row in ``Window.calls``."""
+    op: int = -1
+    """Row in ``Window.gpu``."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The items of all recorded steps, one after the other."""
+
+    items: tuple[Item, ...]
+    steps: int
+    lanes: tuple[tuple[int, int], ...]
+    """Device and stream of each lane."""
+    sites: tuple[WindowSite, ...]
+    recorded_ns: int
+    """How long the steps took together, as recorded, without what lies between them."""
+    gpu_ns: int
+    """GPU work of these steps on their busiest device, overlaps counted once."""
+    backlog_ns: tuple[float, ...] = ()
+    """For each lane, how long after the first step's beginning it was busy with earlier work."""
+    pinned_bytes_per_ns: float = 25.0
+    """Rate of a copy between pinned memory and the GPU: seen in the trace, or assumed."""
+    unresolved: int = 0
+    """Waits for events of which the trace does not tell where they were recorded."""
+
+    def with_items(self, items: Sequence[Item]) -> Program:
+        """The same steps with other items."""
+        return replace(self, items=tuple(items))

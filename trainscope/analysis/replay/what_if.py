@@ -1,0 +1,194 @@
+"""``what_if``: what a step would take without its syncs, by replaying the recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainscope.analysis.replay.build import build_program
+from trainscope.analysis.replay.calibrate import Calibration, calibrate
+from trainscope.analysis.replay.judge import why_not
+from trainscope.analysis.replay.machine import run, run_once
+from trainscope.analysis.replay.program import Program
+from trainscope.analysis.replay.removal import replaced_by, without
+from trainscope.analysis.replay.subsets import smallest_set
+from trainscope.analysis.window_site import WindowSite
+from trainscope.analysis.window_steps import WindowSteps
+from trainscope.analysis.window_syncs import WindowSync
+from trainscope.trace.window import Window
+
+__all__ = ["MAX_SITES", "Removal", "WhatIf", "is_necessary", "what_if"]
+
+MAX_SITES = 12
+"""Sites looked at one by one and for the smallest set; the others only together with all."""
+_SEARCH_SAMPLES = 6
+_BAND = (0.1, 0.9)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A step as replayed without some syncs."""
+
+    sites: tuple[WindowSite, ...]
+    what: Literal["all", "one", "smallest set"]
+    step_ns: float
+    speedup: float
+    band: tuple[float, float]
+    """Of the speedup: 10th and 90th percentile over what the profiler may have cost."""
+    replaced_by: tuple[str, ...]
+    """What stands in the place of each site's sync, in words."""
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The replay of a window and what it says; where ``cannot_tell`` is set, only why not."""
+
+    measured_step_ns: float | None
+    """Without a profiler; None where it was not given."""
+    replayed_step_ns: float
+    """With all syncs, in the steady state, corrected for the profiler."""
+    drift: float
+    """Of the recorded steps, replayed once as recorded, from what they took: (replayed / recorded)
+    - 1. That it is small shows that the window was read right, not that the forecast is."""
+    calibrated: bool
+    removals: tuple[Removal, ...]
+    """All together first, then each alone, most gain first, then the smallest set where it is
+    neither of these."""
+    cannot_tell: str | None
+    assumptions: tuple[str, ...]
+    kept: tuple[WindowSite, ...] = ()
+    """Sites that are in no removal, because the program needs them."""
+
+
+def what_if(
+    window: Window,
+    steps: WindowSteps,
+    syncs: Sequence[WindowSync],
+    *,
+    step_ns: float | None = None,
+    necessary: Callable[[WindowSite], bool] | None = None,
+) -> WhatIf | None:
+    """Replay the steps with and without their syncs; None where no step has a sync.
+
+    ``step_ns`` is the time of a step with no profiler on; ``necessary`` tells of a site whether it
+    must stay, beside those that ``is_necessary`` knows.
+    """
+    if not len(steps) or not len(window.gpu):
+        return None
+    program = build_program(window, steps, syncs)
+    if not program.sites:
+        return None
+    kept = frozenset(
+        place
+        for place, site in enumerate(program.sites)
+        if is_necessary(site) or (necessary is not None and necessary(site))
+    )
+    drift = run_once(program) / program.recorded_ns - 1.0
+    return _Forecast(program, calibrate(program, step_ns), step_ns, kept).what_if(drift)
+
+
+def is_necessary(site: WindowSite) -> bool:
+    """Whether it is GradScaler's look at whether a gradient is infinite: training needs it."""
+    return site.after == "aten::_amp_foreach_non_finite_check_and_unscale_"
+
+
+class _Forecast:
+    """Replays of one program with different syncs removed, for the same guesses."""
+
+    def __init__(
+        self,
+        program: Program,
+        calibration: Calibration,
+        measured_ns: float | None,
+        kept: frozenset[int],
+    ) -> None:
+        self._program = program
+        self._calibration = calibration
+        self._measured_ns = measured_ns
+        self._kept = kept
+        self._known: dict[frozenset[int], NDArray[np.float64]] = {}
+        few = np.linspace(0, len(calibration.samples) - 1, _SEARCH_SAMPLES).astype(np.int64)
+        self._few = calibration.samples.take(few)
+        self._few_with_ns = float(np.median(calibration.step_ns[few]))
+
+    def what_if(self, drift: float) -> WhatIf:
+        calibration, program = self._calibration, self._program
+        free = [place for place in range(len(program.sites)) if place not in self._kept]
+        removals = self._removals(free)
+        replayed_ns = float(np.median(calibration.step_ns))
+        cannot = None
+        if removals:
+            cannot = why_not(
+                program,
+                drift=drift,
+                measured_step_ns=self._measured_ns,
+                replayed_step_ns=replayed_ns,
+                band=removals[0].band,
+            )
+        return WhatIf(
+            measured_step_ns=self._measured_ns,
+            replayed_step_ns=replayed_ns,
+            drift=drift,
+            calibrated=calibration.measured,
+            removals=() if cannot else tuple(removals),
+            cannot_tell=cannot,
+            assumptions=tuple(self._assumptions()),
+            kept=tuple(program.sites[place] for place in sorted(self._kept)),
+        )
+
+    def _removals(self, free: Sequence[int]) -> list[Removal]:
+        if not free:
+            return []
+        found = [self._removal(free, "all")]
+        if len(free) == 1:
+            return found
+        looked_at = free[:MAX_SITES]
+        alone = [self._removal([place], "one") for place in looked_at]
+        found += sorted(alone, key=lambda removal: removal.step_ns)
+        smallest = smallest_set(looked_at, self._few_with_ns, self._few_step_ns)
+        if 1 < len(smallest) < len(free):
+            found.append(self._removal(sorted(smallest), "smallest set"))
+        return found
+
+    def _removal(
+        self, places: Sequence[int], what: Literal["all", "one", "smallest set"]
+    ) -> Removal:
+        step_ns = run(without(self._program, places), self._calibration.samples)
+        with_ns = self._calibration.step_ns
+        if self._measured_ns is not None:
+            # what the replay misses may be in the part that stays or in the part that goes
+            with_ns = np.sqrt(with_ns * self._measured_ns)
+        speedup = with_ns / step_ns
+        low, high = np.quantile(speedup, _BAND)
+        middle = float(np.median(speedup))
+        base_ns = float(np.median(with_ns)) if self._measured_ns is None else self._measured_ns
+        sites = tuple(self._program.sites[place] for place in places)
+        return Removal(
+            sites=sites,
+            what=what,
+            step_ns=base_ns / middle,
+            speedup=middle,
+            band=(float(low), float(high)),
+            replaced_by=tuple(replaced_by(site.kind) for site in sites),
+        )
+
+    def _few_step_ns(self, places: frozenset[int]) -> float:
+        return float(np.median(run(without(self._program, places), self._few)))
+
+    def _assumptions(self) -> list[str]:
+        words = []
+        if self._measured_ns is None:
+            words.append(
+                "no step time without a profiler was given: how far profiling slowed the CPU is "
+                "assumed"
+            )
+        if any(item.bytes and item.site >= 0 for item in self._program.items):
+            rate = self._program.pinned_bytes_per_ns
+            words.append(f"a copy with pinned memory moves {rate:.0f} GB/s")
+        if any(site.kind == "synchronize" for site in self._program.sites):
+            words.append("nothing else relies on a device sync that is removed")
+        return words
