@@ -12,7 +12,7 @@ from trainscope.analysis.launched_by import calls_of_ops, ops_of_calls
 from trainscope.analysis.nesting import Around
 from trainscope.analysis.replay.events import find_events
 from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program
-from trainscope.analysis.thread_roles import thread_roles, works_for_loop
+from trainscope.analysis.thread_roles import AUTOGRAD, thread_roles, works_for_loop
 from trainscope.analysis.waits import WaitCall, Waits, find_waits
 from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import WindowSteps
@@ -64,15 +64,15 @@ class _Builder:
         self._usual = _usual_latencies(window, self._call_of)
         self._queued_gap = self._gaps()
         self._events = find_events(window, self._lanes)
-        self._boundaries, self._weights = _boundaries(window, self._threads())
+        roles = thread_roles(window, steps)
+        self._loop_threads = works_for_loop(roles)
+        self._autograd = np.array([role == AUTOGRAD for role in roles], dtype=bool)
+        self._boundaries, self._weights = _boundaries(window, self._loop_threads)
         self._reads = self._read_operators(inside)
         self._all_waits: Waits = find_waits(window)
         self._waits = {int(call): place for place, call in enumerate(self._all_waits.call)}
 
     # ---- what there is ------------------------------------------------------------------------
-    def _threads(self) -> np.ndarray:
-        return works_for_loop(thread_roles(self.window, self.steps))
-
     def _find_lanes(self) -> dict[tuple[int, int], int]:
         gpu = self.window.gpu
         pairs = sorted(set(zip(gpu.device.tolist(), gpu.stream.tolist(), strict=True)))
@@ -167,7 +167,7 @@ class _Builder:
         calls = self.window.calls
         first = int(np.searchsorted(calls.start_ns, stretch.start_ns))
         last = int(np.searchsorted(calls.start_ns, stretch.end_ns))
-        threads = self._threads()
+        threads = self._loop_threads
         rows = [
             row
             for row in range(first, last)
@@ -199,6 +199,8 @@ class _Builder:
         if gap > _FIXED_NS_PER_BOUNDARY * max(boundaries, 1.0):
             fixed, cpu, boundaries = cpu, 0.0, 0.0
         base: dict[str, object] = {"fixed_ns": fixed, "within": within, "call": call}
+        if call >= 0:
+            base["backward"] = bool(self._autograd[self.window.calls.thread[call]])
         if call < 0:
             return [Item(cpu, boundaries, **base)] if gap else []  # type: ignore[arg-type]
         took = float(end_ns - start_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,13 @@ from trainscope.analysis.replay.program import Program
 
 __all__ = ["Calibration", "calibrate", "quantile"]
 
-_GUESSES = 384
+_GUESSES = 512
 _KEPT = 48
 _PER_BOUNDARY_NS = (1_000.0, 500.0)
 """Mean and spread of what recording one beginning or end of an event costs."""
 _CPU_SCALE = (0.65, 0.3)
 """Median and log-spread of what is left of CPU time in operators: caches, allocations, clocks."""
+_BACKWARD_SPREAD = 0.15
 _COPY_RATE_SPREAD = 0.15
 _MATCH = 0.01
 """How closely a replay is expected to meet the measured step time."""
@@ -56,23 +58,22 @@ def quantile(values: NDArray[np.float64], share: float) -> float:
 
 
 def _guesses() -> Samples:
-    """Points that fill the three dimensions evenly, the same in every call."""
-    # a Kronecker sequence: multiples of powers of a root of x^4 = x + 1, modulo 1
-    root = 1.2207440846057596
+    """Points that fill the four dimensions evenly, the same in every call."""
+    # a Kronecker sequence: multiples of powers of the root of x^5 = x + 1, modulo 1
+    root = 1.1673039782614187
     place = np.arange(1, _GUESSES + 1)
-    uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in (1, 2, 3)]
+    uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in (1, 2, 3, 4)]
     mean_ns, spread_ns = _PER_BOUNDARY_NS
     scale, spread = _CPU_SCALE
     return Samples(
         per_boundary_ns=np.maximum(mean_ns + spread_ns * _normal(uniform[0]), 0.0),
         cpu_scale=scale * np.exp(spread * _normal(uniform[1])),
-        copy_rate=np.exp(_COPY_RATE_SPREAD * _normal(uniform[2])),
+        backward_scale=np.exp(_BACKWARD_SPREAD * _normal(uniform[2])),
+        copy_rate=np.exp(_COPY_RATE_SPREAD * _normal(uniform[3])),
     )
 
 
 def _normal(uniform: NDArray[np.float64]) -> NDArray[np.float64]:
     """Quantiles of the normal distribution."""
-    from statistics import NormalDist
-
     normal = NormalDist()
     return np.array([normal.inv_cdf(float(value)) for value in uniform])

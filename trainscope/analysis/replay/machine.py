@@ -32,6 +32,8 @@ class Samples:
     """Cost of recording the beginning or end of an event."""
     cpu_scale: Vector
     """What is left of CPU time in operators once that is taken off."""
+    backward_scale: Vector
+    """The same on autograd's thread, over that on the loop's."""
     copy_rate: Vector
     """Factor on the assumed rate of a copy with pinned memory."""
 
@@ -40,12 +42,17 @@ class Samples:
 
     def take(self, rows: NDArray[np.int64]) -> Samples:
         """Those at ``rows``."""
-        return Samples(self.per_boundary_ns[rows], self.cpu_scale[rows], self.copy_rate[rows])
+        return Samples(
+            self.per_boundary_ns[rows],
+            self.cpu_scale[rows],
+            self.backward_scale[rows],
+            self.copy_rate[rows],
+        )
 
     @classmethod
     def as_recorded(cls) -> Samples:
         """One sample: nothing was the profiler's."""
-        return cls(np.zeros(1), np.ones(1), np.ones(1))
+        return cls(np.zeros(1), np.ones(1), np.ones(1), np.ones(1))
 
 
 @dataclass
@@ -80,7 +87,9 @@ def cpu_times(program: Program, samples: Samples) -> NDArray[np.float64]:
     fixed = np.array([item.fixed_ns for item in program.items])[:, None]
     least = _LEAST * cpu
     own = np.maximum(least, cpu - samples.per_boundary_ns[None] * boundaries)
-    return fixed + np.maximum(least, samples.cpu_scale[None] * own)
+    backward = np.array([item.backward for item in program.items])[:, None]
+    scale = samples.cpu_scale * np.where(backward, samples.backward_scale, 1.0)
+    return fixed + np.maximum(least, scale * own)
 
 
 def _turn(

@@ -46,6 +46,8 @@ class Item:
     cpu_ns: float
     boundaries: float
     fixed_ns: float = 0.0
+    backward: bool = False
+    """On autograd's thread, which profiling may slow more or less than the loop's."""
     act: Act = Act.NONE
     lane: int = ALL_LANES
     """Place of the stream in ``Program.lanes``: launched into, waited for, or made to wait."""
