@@ -23,8 +23,9 @@ __all__ = ["READS", "build_program"]
 
 READS = ("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense")
 """Operators that do nothing but bring a value to the CPU: without the read they are gone."""
-_FRAME_WEIGHT = 0.15
-"""What recording a Python function costs, as a share of what an operator's costs."""
+_RANGE_WEIGHT, _FRAME_WEIGHT = 4.0, 0.15
+"""What recording an annotation (which goes through Python) or a Python function costs, over what an
+operator's costs."""
 _FIXED_NS_PER_BOUNDARY = 100_000
 """CPU time with so few events in it is sleep or computation, which profiling hardly slows."""
 _OWN_NS = 15_000
@@ -354,7 +355,7 @@ def _boundaries(window: Window, threads: np.ndarray) -> tuple[Column, np.ndarray
     times, weights = [], []
     for spans, weight in (
         (window.ops, 1.0),
-        (window.ranges, 1.0),
+        (window.ranges, _RANGE_WEIGHT),
         (window.frames, _FRAME_WEIGHT),
     ):
         if len(spans) and len(threads):

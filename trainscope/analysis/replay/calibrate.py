@@ -20,6 +20,7 @@ _PER_BOUNDARY_NS = (1_000.0, 500.0)
 _CPU_SCALE = (0.65, 0.3)
 """Median and log-spread of what is left of CPU time in operators: caches, allocations, clocks."""
 _BACKWARD_SPREAD = 0.15
+_GPU_SPREAD = 0.01
 _COPY_RATE_SPREAD = 0.15
 _MATCH = 0.01
 """How closely a replay is expected to meet the measured step time."""
@@ -58,18 +59,19 @@ def quantile(values: NDArray[np.float64], share: float) -> float:
 
 
 def _guesses() -> Samples:
-    """Points that fill the four dimensions evenly, the same in every call."""
-    # a Kronecker sequence: multiples of powers of the root of x^5 = x + 1, modulo 1
-    root = 1.1673039782614187
+    """Points that fill the five dimensions evenly, the same in every call."""
+    # a Kronecker sequence: multiples of powers of the root of x^6 = x + 1, modulo 1
+    root = 1.1347241384015194
     place = np.arange(1, _GUESSES + 1)
-    uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in (1, 2, 3, 4)]
+    uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in range(1, 6)]
     mean_ns, spread_ns = _PER_BOUNDARY_NS
     scale, spread = _CPU_SCALE
     return Samples(
         per_boundary_ns=np.maximum(mean_ns + spread_ns * _normal(uniform[0]), 0.0),
         cpu_scale=scale * np.exp(spread * _normal(uniform[1])),
         backward_scale=np.exp(_BACKWARD_SPREAD * _normal(uniform[2])),
-        copy_rate=np.exp(_COPY_RATE_SPREAD * _normal(uniform[3])),
+        gpu_scale=np.exp(_GPU_SPREAD * _normal(uniform[3])),
+        copy_rate=np.exp(_COPY_RATE_SPREAD * _normal(uniform[4])),
     )
 
 

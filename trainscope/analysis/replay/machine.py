@@ -34,6 +34,8 @@ class Samples:
     """What is left of CPU time in operators once that is taken off."""
     backward_scale: Vector
     """The same on autograd's thread, over that on the loop's."""
+    gpu_scale: Vector
+    """How long GPU ops take without the profiler, over what was recorded."""
     copy_rate: Vector
     """Factor on the assumed rate of a copy with pinned memory."""
 
@@ -46,13 +48,14 @@ class Samples:
             self.per_boundary_ns[rows],
             self.cpu_scale[rows],
             self.backward_scale[rows],
+            self.gpu_scale[rows],
             self.copy_rate[rows],
         )
 
     @classmethod
     def as_recorded(cls) -> Samples:
         """One sample: nothing was the profiler's."""
-        return cls(np.zeros(1), np.ones(1), np.ones(1), np.ones(1))
+        return cls(np.zeros(1), *(np.ones(1) for _ in range(4)))
 
 
 @dataclass
@@ -99,6 +102,7 @@ def _turn(
     tails, barriers = state.tails, state.barriers
     now = state.now
     queue = state.queue
+    gpu = samples.gpu_scale
     for place, item in enumerate(program.items):
         began = now
         now = now + cpu[place]
@@ -116,7 +120,7 @@ def _turn(
                 barriers[lane] = None
             for other in item.also:
                 start = np.maximum(start, tails[other])
-            length = item.length_ns / samples.copy_rate if item.is_copy else item.length_ns
+            length = item.length_ns / samples.copy_rate if item.is_copy else item.length_ns * gpu
             end = start + length
             tails[lane] = end
             for other in item.also:
