@@ -244,18 +244,26 @@ def test_nsys_missing_silent_old_and_new() -> None:
 
 # ---- optional packages ---------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("name", "extra"), [("triton", "kernels"), ("wandb", "wandb"), ("tensorboard", "tensorboard")]
+    ("name", "command"),
+    [
+        ("triton", "pip install triton, if you want them"),
+        ("wandb", "pip install 'wandb>=0.19.10', if you want it"),
+        ("tensorboard", "pip install 'tensorboard>=2.14', if you want it"),
+    ],
 )
-def test_an_optional_package_says_who_needs_it(name: str, extra: str) -> None:
+def test_an_optional_package_says_who_needs_it(name: str, command: str) -> None:
     found = line(name, **{name: None})
-    assert found.status is Status.not_there
-    assert found.todo == f"pip install 'trainscope[{extra}]', if you want it"
+    assert (found.status, found.todo) == (Status.not_there, command)
 
 
-def test_an_old_wandb_is_told() -> None:
-    assert line("wandb", wandb="0.16.6").todo == (
-        "ts.sinks.Wandb needs 0.17: pip install 'trainscope[wandb]'"
-    )
+def test_there_is_no_triton_to_install_elsewhere() -> None:
+    assert line("triton", triton=None, platform="darwin").todo == ""
+
+
+@pytest.mark.parametrize(("version", "old"), [("0.19.9", True), ("0.19.10", False), ("1.0", False)])
+def test_an_old_wandb_is_told(version: str, old: bool) -> None:
+    said = "ts.sinks.Wandb needs 0.19.10: pip install 'wandb>=0.19.10'"
+    assert line("wandb", wandb=version).todo == (said if old else "")
 
 
 def test_whose_package_the_name_kernels_is() -> None:

@@ -16,7 +16,7 @@ from rich.console import Console as RichConsole
 from trainscope.errors import ConfigError, MissingDependencyError
 from trainscope.metrics import sinks
 from trainscope.metrics.records import MetricRecord, SinkContext
-from trainscope.metrics.sinks import Console, Jsonl, TensorBoard, Wandb
+from trainscope.metrics.sinks import Console, Jsonl, TensorBoard, Wandb, needed
 from trainscope.trace.metrics import read_metrics
 
 RECORDS = (
@@ -158,13 +158,35 @@ def test_tensorboard_holds_each_value_with_step_and_time(tmp_path: Path) -> None
     ]
 
 
-@pytest.mark.parametrize(("sink", "package"), [(TensorBoard, "tensorboard"), (Wandb, "wandb")])
-def test_a_missing_package_is_named_with_its_extra(
-    sink: type, package: str, monkeypatch: pytest.MonkeyPatch
+NEEDS = [(TensorBoard, "tensorboard", "2.14"), (Wandb, "wandb", "0.19.10")]
+
+
+@pytest.mark.parametrize(("sink", "package", "oldest"), NEEDS)
+def test_a_missing_package_is_named_with_the_command(
+    sink: type, package: str, oldest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=rf"pip install 'trainscope\[{package}\]'"):
+    with pytest.raises(MissingDependencyError, match=f"pip install '{package}>={oldest}'"):
         sink()
+
+
+@pytest.mark.parametrize(("sink", "package", "oldest"), NEEDS)
+def test_a_package_that_is_too_old_is_named_with_what_is_needed(
+    sink: type, package: str, oldest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needed, "version", lambda name: {package: "0.19.9"}[name])
+    words = f"needs {package} {oldest} or newer, and 0.19.9 is installed: pip install"
+    with pytest.raises(MissingDependencyError, match=words):
+        sink()
+    for enough in (oldest, f"{oldest}.1", "99.0rc1"):
+        monkeypatch.setattr(needed, "version", lambda name, enough=enough: enough)
+        sink()
+
+
+def test_the_extras_ask_for_the_same_releases() -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    for _, package, oldest in NEEDS:
+        assert f'\n{package} = ["{package}>={oldest}"]' in project
 
 
 def test_the_sinks_are_loaded_when_used() -> None:

@@ -95,11 +95,9 @@ def checks(facts: Facts) -> tuple[Check, ...]:
         _profiler(facts),
         _nsys(facts),
         _nvtx(facts),
-        _package("triton", facts.triton, "the Triton kernels of trainscope_kernels", "kernels"),
-        _package("wandb", facts.wandb, "ts.sinks.Wandb", "wandb", oldest=(0, 17)),
-        _package(
-            "tensorboard", facts.tensorboard, "ts.sinks.TensorBoard", "tensorboard", oldest=(2, 14)
-        ),
+        _triton(facts),
+        _sink("wandb", facts.wandb, "ts.sinks.Wandb"),
+        _sink("tensorboard", facts.tensorboard, "ts.sinks.TensorBoard"),
         _kernels(facts),
     )
 
@@ -219,21 +217,25 @@ def _nvtx(facts: Facts) -> Check:
     return Check("NVTX ranges", Status.ok, f"{package} under {nsys}: ranges {how}")
 
 
-def _package(
-    name: str,
-    version: str | None,
-    purpose: str,
-    extra: str,
-    oldest: tuple[int, ...] = (),
-) -> Check:
-    install = f"pip install 'trainscope[{extra}]'"
+def _sink(package: str, version: str | None, sink: str) -> Check:
+    from trainscope.metrics.sinks.needed import install_command, oldest, too_old
+
+    install = install_command(package)
     if version is None:
-        found = f"not installed; only {purpose} needs it"
-        return Check(name, Status.not_there, found, f"{install}, if you want it")
-    if _numbers(version) < oldest:
-        needs = ".".join(map(str, oldest))
-        return Check(name, Status.attention, version, f"{purpose} needs {needs}: {install}")
-    return Check(name, Status.ok, version)
+        found = f"not installed; only {sink} needs it"
+        return Check(package, Status.not_there, found, f"{install}, if you want it")
+    if too_old(package, version):
+        todo = f"{sink} needs {oldest(package)}: {install}"
+        return Check(package, Status.attention, version, todo)
+    return Check(package, Status.ok, version)
+
+
+def _triton(facts: Facts) -> Check:
+    if facts.triton is None:
+        found = "not installed; only the Triton kernels of trainscope_kernels need it"
+        todo = "pip install triton, if you want them" if facts.platform == "linux" else ""
+        return Check("triton", Status.not_there, found, todo)
+    return Check("triton", Status.ok, facts.triton)
 
 
 def _kernels(facts: Facts) -> Check:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainscope.errors import MissingDependencyError
 from trainscope.metrics.records import MetricRecord, SinkContext
+from trainscope.metrics.sinks.needed import require
 
 __all__ = ["TensorBoard"]
 
@@ -23,17 +22,13 @@ class TensorBoard:
         log_dir: folder of the event files; default ``tensorboard`` in the rank's folder.
 
     Raises:
-        MissingDependencyError: the package is not installed.
+        MissingDependencyError: tensorboard is not installed, or older than 2.14.
     """
 
     name = "tensorboard"
 
     def __init__(self, log_dir: str | os.PathLike[str] | None = None) -> None:
-        if importlib.util.find_spec("tensorboard") is None:
-            raise MissingDependencyError(
-                "sinks.TensorBoard needs the tensorboard package: "
-                "pip install 'trainscope[tensorboard]'"
-            )
+        require("tensorboard", "sinks.TensorBoard")
         self._log_dir = None if log_dir is None else Path(log_dir)
         self._writer: Any = None
 

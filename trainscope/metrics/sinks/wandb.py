@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainscope.errors import MissingDependencyError
 from trainscope.metrics.records import MetricRecord, SinkContext
+from trainscope.metrics.sinks.needed import require
 from trainscope.metrics.sinks.wandb_habit import Habit
 from trainscope.metrics.warn import warn
 
@@ -47,7 +46,7 @@ class Wandb:
         init: more arguments of ``wandb.init`` for a run of our own.
 
     Raises:
-        MissingDependencyError: wandb is not installed.
+        MissingDependencyError: wandb is not installed, or older than 0.19.10.
     """
 
     name = "wandb"
@@ -61,10 +60,7 @@ class Wandb:
         clock_s: Callable[[], float] = time.monotonic,
         **init: Any,
     ) -> None:
-        if run is None and importlib.util.find_spec("wandb") is None:
-            raise MissingDependencyError(
-                "sinks.Wandb needs the wandb package: pip install 'trainscope[wandb]'"
-            )
+        require("wandb", "sinks.Wandb")
         self.note: str | None = None
         self._init = {"project": project, **init} if project is not None else dict(init)
         self._theirs: Any = run
