@@ -31,7 +31,7 @@ class NonFiniteError(MetricError):
 
 
 class MissingDependencyError(TrainscopeError, ImportError):
-    """An optional package is needed and not installed; the text names the extra to install."""
+    """An optional package is needed and not installed; the text says what to install."""
 
 
 class RunDirectoryError(TrainscopeError):
