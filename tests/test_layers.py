@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {"errors"},
     "analysis": {"trace", "catalogue", "errors"},
     "report": {"analysis", "trace", "catalogue", "errors"},
-    "api": {"report", "analysis", "trace"},
+    "api": {"report", "analysis", "trace", "errors"},
     "sync": {"trace", "catalogue", "errors", "notice"},
     "metrics": {"trace", "errors", "notice"},
     "record": {"sync", "metrics", "trace", "catalogue", "errors", "notice"},

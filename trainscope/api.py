@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+from trainscope.errors import ConfigError
 from trainscope.report.build import build
 from trainscope.report.model import Report
 from trainscope.trace.load import load
@@ -14,9 +16,19 @@ from trainscope.trace.trace import Trace
 __all__ = ["analyze", "load", "nothing_recorded"]
 
 
-def analyze(trace: Trace) -> Report:
-    """The report of a trace; several ranks give the report of the first and a summary of all."""
-    return build(trace)
+def analyze(trace: Trace, *, step_ms: float | None = None) -> Report:
+    """The report of a trace; several ranks give the report of the first and a summary of all.
+
+    ``step_ms`` is the time of a step in ms with no profiler on, which a captured window alone does
+    not tell: the replay of the window is calibrated by it. A recorded run knows it itself. Raises
+    ConfigError unless it is a number above 0.
+    """
+    if step_ms is not None and not 0 < step_ms < math.inf:
+        raise ConfigError(
+            f"step_ms={step_ms!r} is no time of a step: give milliseconds, as measured with no "
+            "profiler on"
+        )
+    return build(trace, step_ms)
 
 
 def nothing_recorded(why: str) -> Report:

@@ -1,13 +1,16 @@
-"""``trainscope report``: read a run directory and say what it shows. Imports no torch."""
+"""``trainscope report``: read a run directory or a trace and say what it shows. Imports no torch."""
 
 from __future__ import annotations
 
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from trainscope.trace.trace import Trace
 
 __all__ = ["Format", "report"]
 
@@ -20,10 +23,21 @@ class Format(str, Enum):
 
 
 def report(
-    path: Annotated[Path, typer.Argument(help="A run directory, such as runs/mlp.")],
+    path: Annotated[
+        Path,
+        typer.Argument(help="A run directory, such as runs/mlp, or a trace of torch.profiler."),
+    ],
     format: Annotated[Format, typer.Option(help="text or json.")] = Format.text,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file.")
+    ] = None,
+    step_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--step-ms",
+            help="Time of a step in ms with no profiler on: a trace alone does not tell how far "
+            "profiling slowed the loop. A run directory knows it.",
+        ),
     ] = None,
 ) -> None:
     """Say where each step's time went and which lines made the CPU wait."""
@@ -32,7 +46,7 @@ def report(
     from trainscope.report import json, text
 
     try:
-        made = api.analyze(api.load(path))
+        made = api.analyze(_load(path), step_ms=step_ms)
     except TrainscopeError as error:
         typer.echo(f"trainscope report: {error}", err=True)
         raise typer.Exit(2) from None
@@ -43,6 +57,26 @@ def report(
         typer.echo(json.render(made), nl=False)
     else:
         _show(made)
+
+
+def _load(path: Path) -> Trace:
+    """The trace, with a progress bar on standard error where reading takes more than a second."""
+    from time import monotonic
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from trainscope import api
+
+    began_s = monotonic()
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"reading {path.name}", visible=False)
+
+        def show(done: int, total: int) -> None:
+            if monotonic() - began_s > 1:
+                bar.update(task, completed=done, total=total, visible=True)
+
+        return api.load(path, progress=show)
 
 
 def _write(output: Path, rendered: str) -> None:

@@ -10,9 +10,11 @@ from trainscope.analysis.ranges import time_ranges
 from trainscope.analysis.ranks import compare_ranks
 from trainscope.analysis.steps import StepTimes, ranges_per_step, time_phases, time_steps
 from trainscope.analysis.syncs import unwanted_lines
+from trainscope.report.build_captured import build_captured
 from trainscope.report.build_gpu import as_gpu, best_window
 from trainscope.report.build_syncs import as_syncs, race
 from trainscope.report.build_times import as_phase, as_ranges, as_steps
+from trainscope.report.build_what_if import as_what_if, replayed, with_gain
 from trainscope.report.findings import find
 from trainscope.report.model import (
     CaptureReport,
@@ -27,6 +29,7 @@ from trainscope.report.model import (
     SinkReport,
 )
 from trainscope.report.verdict import verdict
+from trainscope.report.verdict_gain import gain_sentences
 from trainscope.report.wording import relative_path
 from trainscope.trace.trace import Trace
 
@@ -35,10 +38,11 @@ __all__ = ["build"]
 NS_PER_MS = 1e6
 
 
-def build(trace: Trace) -> Report:
+def build(trace: Trace, step_ms: float | None = None) -> Report:
     """What the trace's rank did, with a summary of the other ranks where there are any.
 
     ``idle``, ``gpu`` and ``what_if`` need GPU times: they are null without a captured window.
+    ``step_ms`` is the time of a step with no profiler on, for a trace that does not tell it.
     """
     times = time_steps(trace)
     ranges, ranges_left_out = time_ranges(trace, times)
@@ -47,6 +51,13 @@ def build(trace: Trace) -> Report:
     steps = as_steps(trace, times)
     window = best_window(trace.windows)
     gpu, idle = (None, None) if window is None else as_gpu(window, trace.syncs)
+    if step_ms is None and steps.wall_ms is not None:
+        step_ms = steps.wall_ms.median
+    replay = None if window is None else replayed(trace, window, step_ms)
+    what_if = None if replay is None else as_what_if(replay, info.cwd)
+    if info.source != "run":
+        return build_captured(trace, window, gpu, idle, replay, what_if, step_ms)
+    syncs = as_syncs(trace, lines, times.count)
     return Report(
         run=RunReport(
             dir=str(trace.path),
@@ -58,16 +69,16 @@ def build(trace: Trace) -> Report:
             dry_run=info.dry_run,
             source=info.source,
         ),
-        verdict=verdict(trace, steps, lines),
+        verdict=verdict(trace, steps, lines, gain_sentences(what_if, idle, gpu, step_ms)),
         steps=steps,
         phases=[as_phase(phase) for phase in time_phases(trace, times)],
         ranges=as_ranges(ranges),
         ranges_left_out=ranges_left_out,
-        syncs=as_syncs(trace, lines, times.count),
+        syncs=[with_gain(sync, replay, info.cwd) for sync in syncs],
         idle=idle,
         gpu=gpu,
-        what_if=None,
-        findings=find(trace, steps, lines),
+        what_if=what_if,
+        findings=find(trace, steps, lines, replay),
         detector=_detector(trace),
         overhead=_overhead(trace, times),
         capture=_capture(trace),

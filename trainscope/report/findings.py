@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from trainscope.analysis.replay.what_if import WhatIf
 from trainscope.analysis.syncs import Line
 from trainscope.catalogue.codes import CODES, RACE
 from trainscope.catalogue.kinds import KINDS
+from trainscope.report.build_what_if import gain_of_line
 from trainscope.report.model import Finding, StepsReport
 from trainscope.report.verdict import site_name, wait_in_words
-from trainscope.report.wording import relative_path
+from trainscope.report.wording import duration, relative_path
 from trainscope.trace.trace import Trace
 
 __all__ = ["GAIN_UNKNOWN", "find"]
@@ -17,28 +19,35 @@ __all__ = ["GAIN_UNKNOWN", "find"]
 GAIN_UNKNOWN = "what removing it would gain needs a captured window"
 
 
-def find(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> list[Finding]:
+def find(
+    trace: Trace,
+    steps: StepsReport,
+    lines: Sequence[Line],
+    replay: WhatIf | None = None,
+) -> list[Finding]:
     """Findings of one rank; ``lines`` are the unwanted ones, worst first."""
     cwd = trace.info.cwd
     return [
-        *(_sync(line, steps, cwd) for line in lines),
+        *(_sync(line, steps, cwd, replay) for line in lines),
         *_races(trace),
         *_detector(trace),
         *_capture(trace),
     ]
 
 
-def _sync(line: Line, steps: StepsReport, cwd: str | None) -> Finding:
+def _sync(line: Line, steps: StepsReport, cwd: str | None, replay: WhatIf | None) -> Finding:
     site = line.site
     where = site_name(line, cwd)
     kind = KINDS.get(site.kind)
     evidence = wait_in_words(line, steps)
+    gain_ms = gain_of_line(replay, site.file, site.line, site.kind)
+    gain = GAIN_UNKNOWN if gain_ms is None else f"replayed without it {duration(gain_ms)} less"
     return Finding(
         code=site.code,
         title=f"{where}: {site.kind if kind is None else kind.title}",
         site=where,
-        gain_ms_per_step=None,
-        evidence=f"{evidence}; {GAIN_UNKNOWN}",
+        gain_ms_per_step=gain_ms,
+        evidence=f"{evidence}; {gain}",
         advice=site.advice,
     )
 

@@ -112,10 +112,14 @@ class IdleReport(Part):
 class Baseline(Part):
     """How well the replay reproduces the step it was recorded from."""
 
-    measured_step_ms: float
+    measured_step_ms: float | None
+    """With no profiler on; null where it is not known."""
     replayed_step_ms: float
     drift: float
+    """Of the recorded steps replayed once as recorded: that it is small shows that the window was
+    read right, not that the forecast is."""
     calibrated: bool
+    """Whether what the profiler cost was weighed by ``measured_step_ms``."""
 
 
 class Removal(Part):
@@ -124,6 +128,10 @@ class Removal(Part):
     sites: Literal["all"] | list[str]
     step_ms: float
     speedup: float
+    band: tuple[float, float] | None = None
+    """10th and 90th percentile of the speedup over what the profiler may have cost."""
+    replaced_by: list[str] = Field(default_factory=list)
+    """What stands in the place of the syncs."""
 
 
 class WhatIf(Part):
@@ -131,7 +139,11 @@ class WhatIf(Part):
 
     baseline: Baseline | None
     removals: list[Removal]
+    """All together first, each alone, then the smallest set that keeps most of the gain."""
     cannot_tell: str | None
+    kept: list[str] = Field(default_factory=list)
+    """Sites that the program needs, which are in no removal."""
+    assumptions: list[str] = Field(default_factory=list)
 
 
 class Finding(Part):

@@ -17,18 +17,21 @@ _ABOUT_ONCE = 0.95
 _SOURCE_CHARS = 60
 
 
-def verdict(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> str:
+def verdict(
+    trace: Trace, steps: StepsReport, lines: Sequence[Line], gain: Sequence[str] = ()
+) -> str:
     """One to three sentences; ``lines`` are the unwanted ones, worst first.
 
-    A live recording knows how long the CPU was blocked, never what removing a wait would gain.
+    A live recording knows how long the CPU was blocked, never what removing a wait would gain:
+    ``gain`` is what a captured window says of that, and comes first.
     """
-    sentences = []
+    sentences = [*gain]
     dry = trace.info.dry_run
     outside = len(_places_outside(trace, lines))
     if dry:
         sentences.append(_dry_run(trace, steps, lines, outside))
     elif lines:
-        sentences.extend(_waits(trace, steps, lines))
+        sentences.extend(_waits(trace, steps, lines, known=bool(gain)))
     else:
         sentences.append(_no_wait(trace, steps, outside))
     if outside:
@@ -67,15 +70,15 @@ def wait_in_words(line: Line, steps: StepsReport) -> str:
     return f"{often}, {duration(line.blocked_ns_median / 1e6)} each"
 
 
-def _waits(trace: Trace, steps: StepsReport, lines: Sequence[Line]) -> list[str]:
+def _waits(trace: Trace, steps: StepsReport, lines: Sequence[Line], *, known: bool) -> list[str]:
     worst = lines[0]
     where = site_name(worst, trace.info.cwd)
     source = worst.site.source
     shown = f" (`{_shortened(source)}`)" if source else ""
     how = wait_in_words(worst, steps)
-    gain = "what removing it would gain is not known from this run"
+    gain = "" if known else "; what removing it would gain is not known from this run"
     sentences = [] if steps.count else [_no_step(steps)]
-    sentences.append(f"{where} made the CPU wait {how}{shown}; {gain}.")
+    sentences.append(f"{where} made the CPU wait {how}{shown}{gain}.")
     others = len({line.place for line in lines}) - 1
     if others:
         sentences.append(f"{count_of(others, 'more line')} made it wait too.")

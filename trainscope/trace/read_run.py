@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from trainscope.errors import RunDirectoryError
+from trainscope.errors import RunDirectoryError, TraceError
 from trainscope.trace.captures import CaptureState
 from trainscope.trace.counts import Counts
 from trainscope.trace.metrics import MetricsState
 from trainscope.trace.ranges import ROW_BYTES, ROW_FIELDS, Ranges
 from trainscope.trace.run_info import RUN_SCHEMA_VERSION, RunInfo
 from trainscope.trace.syncs import DetectorState, SyncSite
+from trainscope.trace.torch_trace import read_torch_trace
 from trainscope.trace.trace import Trace
+from trainscope.trace.window import Window
 
 __all__ = ["read_run"]
 
@@ -95,6 +97,9 @@ def _read_rank(root: Path, rank: int, info: RunInfo) -> Trace:
     else:
         sites = _decode(list[SyncSite], syncs.get("sites", []), syncs_path, "sites")
         detector = _decode(DetectorState, syncs.get("detector", {}), syncs_path, "detector")
+    captures = _read_state(folder / "captures.json", CaptureState)
+    windows, damaged = _read_windows(folder, captures)
+    notes += damaged
     return Trace(
         path=root,
         rank=rank,
@@ -104,10 +109,26 @@ def _read_rank(root: Path, rank: int, info: RunInfo) -> Trace:
         syncs=tuple(sites),
         detector=detector,
         metrics=_read_state(folder / "metrics.json", MetricsState),
-        captures=_read_state(folder / "captures.json", CaptureState),
+        captures=captures,
+        windows=windows,
         counts=_decode(Counts, _read_json(folder / "counts.json", {}), folder / "counts.json"),
         notes=tuple(notes),
     )
+
+
+def _read_windows(
+    folder: Path, captures: CaptureState | None
+) -> tuple[tuple[Window, ...], list[str]]:
+    """The captured windows in time order, and which of them could not be read and why."""
+    windows, notes = [], []
+    for window in captures.windows if captures is not None else ():
+        if window.file is None or window.kind != "torch.profiler":
+            continue
+        try:
+            windows.append(read_torch_trace(folder / window.file))
+        except TraceError as error:
+            notes.append(f"a captured window is left out: {error}")
+    return tuple(windows), notes
 
 
 def _read_ranges(path: Path) -> tuple[Ranges, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -56,8 +56,8 @@ class WhatIf:
     - 1. That it is small shows that the window was read right, not that the forecast is."""
     calibrated: bool
     removals: tuple[Removal, ...]
-    """All together first, then each alone, most gain first, then the smallest set where it is
-    neither of these."""
+    """All together first, then each alone, most gain first, then the smallest set that keeps most
+    of the gain, where it is neither of these."""
     cannot_tell: str | None
     assumptions: tuple[str, ...]
     kept: tuple[WindowSite, ...] = ()
@@ -145,7 +145,7 @@ class _Forecast:
             return []
         found = [self._removal(free, "all")]
         if len(free) == 1:
-            return found
+            return [*found, replace(found[0], what="one")]
         looked_at = free[:MAX_SITES]
         alone = [self._removal([place], "one") for place in looked_at]
         found += sorted(alone, key=lambda removal: removal.step_ns)

@@ -1,0 +1,88 @@
+"""The report of a trace that another tool wrote: a captured window, and no recording around it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainscope.analysis.replay.what_if import WhatIf as Replay
+from trainscope.analysis.window_steps import WindowSteps, find_steps
+from trainscope.report.build_what_if import gain_findings
+from trainscope.report.model import IdleReport, Report, RunReport, WhatIf
+from trainscope.report.model_gpu import GpuReport
+from trainscope.report.model_times import Spread, StepsReport
+from trainscope.report.verdict_gain import gain_sentences
+from trainscope.report.wording import count_of
+from trainscope.trace.trace import Trace
+from trainscope.trace.window import Window
+
+__all__ = ["build_captured"]
+
+NS_PER_MS = 1e6
+
+
+def build_captured(
+    trace: Trace,
+    window: Window | None,
+    gpu: GpuReport | None,
+    idle: IdleReport | None,
+    replay: Replay | None,
+    what_if: WhatIf | None,
+    step_ms: float | None,
+) -> Report:
+    """What a bare trace tells; what only a recording knows is null."""
+    found = window if window is not None else trace.windows[0]
+    steps = find_steps(found)
+    sentences = gain_sentences(what_if, idle, gpu, step_ms)
+    info = trace.info
+    return Report(
+        run=RunReport(
+            dir=str(trace.path),
+            rank=trace.rank,
+            world_size=info.world_size,
+            device=info.device,
+            torch=info.torch,
+            trainscope=info.trainscope,
+            dry_run=False,
+            source=info.source,
+        ),
+        verdict=" ".join(sentences) or _without_gpu(found, steps),
+        steps=StepsReport(
+            count=len(steps),
+            optimizer_steps=None,
+            counted_by=steps.found_by or f"cannot tell: {steps.cannot_tell}",
+            wall_ms=_periods(found, steps),
+        ),
+        phases=[],
+        syncs=[],
+        idle=idle,
+        gpu=gpu,
+        what_if=what_if,
+        findings=list(gain_findings(replay, info.cwd)),
+        detector=None,
+        overhead=None,
+        capture=None,
+        notes=[*trace.notes, *(found.problems if gpu is None else ())],
+    )
+
+
+def _periods(window: Window, steps: WindowSteps) -> Spread | None:
+    """From one step to the next, under the profiler: on the GPU where it is the later one."""
+    on_cpu = steps.period_ns[steps.period_ns >= 0]
+    on_gpu = steps.gpu_period_ns(window)
+    on_gpu = on_gpu[on_gpu >= 0]
+    if not len(on_cpu):
+        return None
+    slower = on_gpu if len(on_gpu) and np.median(on_gpu) > np.median(on_cpu) else on_cpu
+    p10, median, p90 = (float(np.quantile(slower, q)) / NS_PER_MS for q in (0.1, 0.5, 0.9))
+    return Spread(median=median, p10=p10, p90=p90)
+
+
+def _without_gpu(window: Window, steps: WindowSteps) -> str:
+    """The verdict where the trace does not tell what the GPU did in its steps."""
+    if window.problems:
+        return f"Where the GPU waits cannot be told: {window.problems[0]}."
+    if not len(steps):
+        return f"Where the GPU waits cannot be told: {steps.cannot_tell}."
+    return (
+        f"Where the GPU waits cannot be told from {count_of(len(steps), 'step')} without GPU work."
+    )

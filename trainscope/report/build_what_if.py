@@ -1,0 +1,131 @@
+"""The replay's part of a report, and what it says of single lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainscope.analysis.replay import what_if as replay
+from trainscope.analysis.window_site import WindowSite
+from trainscope.analysis.window_steps import find_steps
+from trainscope.analysis.window_syncs import find_syncs
+from trainscope.catalogue.advice import advice
+from trainscope.catalogue.kinds import KINDS
+from trainscope.report.model import Baseline, Finding, Removal, Sync, WhatIf
+from trainscope.report.wording import duration, relative_path
+from trainscope.trace.trace import Trace
+from trainscope.trace.window import Window
+
+__all__ = [
+    "MIN_GAIN",
+    "as_what_if",
+    "gain_findings",
+    "gain_of_line",
+    "replayed",
+    "site_words",
+    "with_gain",
+]
+
+NS_PER_MS = 1e6
+MIN_GAIN = 0.01
+"""Share of a step from which on a gain is worth a word; less is within what a replay can miss."""
+
+
+def replayed(trace: Trace, window: Window, step_ms: float | None) -> replay.WhatIf | None:
+    """The replay of a window, ``step_ms`` being the time of a step with no profiler on."""
+    steps = find_steps(window)
+    syncs = find_syncs(window, steps, trace.syncs)
+    allowed = {(site.file, site.line, site.kind) for site in trace.syncs if site.allowed}
+
+    def necessary(site: WindowSite) -> bool:
+        live = site.live
+        return live is not None and (live.file, live.line, live.kind) in allowed
+
+    step_ns = None if step_ms is None else step_ms * NS_PER_MS
+    return replay.what_if(window, steps, syncs, step_ns=step_ns, necessary=necessary)
+
+
+def site_words(site: WindowSite, cwd: str | None) -> str:
+    """``train.py:42``, or as much as the trace tells."""
+    if site.file is not None and site.line_is == "wait":
+        return f"{relative_path(site.file, cwd)}:{site.line}"
+    return site.place
+
+
+def as_what_if(found: replay.WhatIf, cwd: str | None) -> WhatIf:
+    """The report's words for a replay."""
+    measured = found.measured_step_ns
+    return WhatIf(
+        baseline=Baseline(
+            measured_step_ms=None if measured is None else measured / NS_PER_MS,
+            replayed_step_ms=found.replayed_step_ns / NS_PER_MS,
+            drift=found.drift,
+            calibrated=found.calibrated,
+        ),
+        removals=[
+            Removal(
+                sites="all"
+                if each.what == "all"
+                else [site_words(site, cwd) for site in each.sites],
+                step_ms=each.step_ns / NS_PER_MS,
+                speedup=each.speedup,
+                band=each.band,
+                replaced_by=list(dict.fromkeys(each.replaced_by)),
+            )
+            for each in found.removals
+        ],
+        cannot_tell=found.cannot_tell,
+        kept=[site_words(site, cwd) for site in found.kept],
+        assumptions=list(found.assumptions),
+    )
+
+
+def gain_of_line(found: replay.WhatIf | None, file: str, line: int, kind: str) -> float | None:
+    """Gain per step in ms of one line that the live detector saw; None where it is not known."""
+    for each in _alone(found):
+        live = each.sites[0].live
+        if live is not None and (live.file, live.line, live.kind) == (file, line, kind):
+            return _gain_ms(each)
+    return None
+
+
+def with_gain(sync: Sync, found: replay.WhatIf | None, cwd: str | None) -> Sync:
+    """The same sync with what removing it alone would gain, where the replay tells."""
+    for each in _alone(found):
+        live = each.sites[0].live
+        if live is None or (live.line, live.kind) != (sync.line, sync.kind):
+            continue
+        if relative_path(live.file, cwd) == sync.file and sync.during == "training":
+            return sync.model_copy(update={"gain_ms_per_step": _gain_ms(each)})
+    return sync
+
+
+def gain_findings(found: replay.WhatIf | None, cwd: str | None) -> Iterator[Finding]:
+    """One finding for each site whose removal alone gains something, for a trace without a run."""
+    for each in _alone(found):
+        site = each.sites[0]
+        gain_ms = _gain_ms(each)
+        kind = KINDS.get(site.kind)
+        if kind is None or each.speedup < 1 + MIN_GAIN:
+            continue
+        where = site_words(site, cwd)
+        low, high = each.band
+        yield Finding(
+            code=kind.code,
+            title=f"{where}: {kind.title}",
+            site=where,
+            gain_ms_per_step=gain_ms,
+            evidence=(
+                f"replayed without it a step takes {duration(each.step_ns / NS_PER_MS)}, "
+                f"{each.speedup:.2f}x ({low:.2f}x to {high:.2f}x)"
+            ),
+            advice=advice(site.kind, source="", phase=site.phase, during="training", via=None),
+        )
+
+
+def _alone(found: replay.WhatIf | None) -> Iterator[replay.Removal]:
+    if found is not None:
+        yield from (each for each in found.removals if each.what == "one")
+
+
+def _gain_ms(removal: replay.Removal) -> float:
+    return removal.step_ns * (removal.speedup - 1) / NS_PER_MS
