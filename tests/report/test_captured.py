@@ -59,7 +59,7 @@ def test_what_a_bare_trace_cannot_know_is_null() -> None:
 
 def test_a_finding_has_its_gain_and_how_sure_it_is() -> None:
     (finding,) = report("h2d_sync", 9.323).findings
-    assert finding.code == "TS115"
+    assert finding.code == "TS114"
     assert finding.gain_ms_per_step == pytest.approx(2.2, abs=0.15)
     assert finding.evidence.startswith("replayed without it a step takes 7.1")
 

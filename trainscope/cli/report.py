@@ -1,4 +1,4 @@
-"""``trainscope report``: read a run directory or a trace and say what it shows. Imports no torch."""
+"""``trainscope report``: read a run or a trace and say what it shows. Imports no torch."""
 
 from __future__ import annotations
 
@@ -69,14 +69,19 @@ def _load(path: Path) -> Trace:
     from trainscope import api
 
     began_s = monotonic()
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"reading {path.name}", visible=False)
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(f"reading {path.name}")
 
-        def show(done: int, total: int) -> None:
-            if monotonic() - began_s > 1:
-                bar.update(task, completed=done, total=total, visible=True)
+    def show(done: int, total: int) -> None:
+        if monotonic() - began_s > 1:
+            bar.start()  # once more does nothing
+            bar.update(task, completed=done, total=total)
 
+    try:
         return api.load(path, progress=show)
+    finally:
+        if bar.live.is_started:
+            bar.stop()
 
 
 def _write(output: Path, rendered: str) -> None:
