@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+from warm import close_all
 
 from trainscope.sync.armed import Armed
 
@@ -47,6 +50,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(skip)
+
+
+def pytest_unconfigure() -> None:
+    close_all()
+
+
+@pytest.fixture(scope="session")
+def one_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("place")
+
+
+@pytest.fixture
+def place(one_place: Path) -> Iterator[Path]:
+    """An empty folder, the same for every test, so that one Python waits for its ``train.py``."""
+    yield one_place
+    for each in one_place.iterdir():
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
 
 
 @pytest.fixture(autouse=True)

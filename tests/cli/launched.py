@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-__all__ = ["UNDER_RUN", "Ended", "alone", "under_run", "write"]
+from warm import Ended, Running, cold, warm
 
-UNDER_RUN = [sys.executable, "-m", "trainscope", "run"]
+__all__ = ["Ended", "alone", "in_place", "start_under_run", "under_cold_run", "under_run", "write"]
 
-
-@dataclass(frozen=True)
-class Ended:
-    """How a program ended."""
-
-    status: int
-    out: str
-    err: str
+TRAINSCOPE = ("-m", "trainscope")
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -32,16 +22,24 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def alone(*words: str, cwd: Path, stdin: str = "") -> Ended:
     """``python WORDS``."""
-    return _ended([sys.executable, *words], cwd, stdin)
+    return cold(*words, cwd=cwd, stdin=stdin).end()
+
+
+def in_place(place: Path, *words: str) -> Ended:
+    """``python train.py WORDS`` in the folder of the fixture ``place``, which has torch loaded."""
+    return warm((str(place / "train.py"),), *words, cwd=place).end()
+
+
+def start_under_run(*words: str, cwd: Path, stdin: str = "") -> Running:
+    """Start ``trainscope run WORDS``."""
+    return warm(TRAINSCOPE, "run", *words, cwd=cwd, stdin=stdin)
 
 
 def under_run(*words: str, cwd: Path, stdin: str = "") -> Ended:
     """``trainscope run WORDS``."""
-    return _ended([*UNDER_RUN, *words], cwd, stdin)
+    return start_under_run(*words, cwd=cwd, stdin=stdin).end()
 
 
-def _ended(command: list[str], cwd: Path, stdin: str) -> Ended:
-    done = subprocess.run(
-        command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=120
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
+def under_cold_run(*words: str, cwd: Path) -> Ended:
+    """``trainscope run WORDS`` in a Python that has imported nothing yet."""
+    return cold(*TRAINSCOPE, "run", *words, cwd=cwd).end()

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launched import alone, under_run, write
+from launched import alone, in_place, under_cold_run, under_run, write
 from typer.testing import CliRunner
 
 from trainscope.cli.main import app
@@ -81,7 +81,7 @@ def test_what_cannot_be_run_is_refused(
     (tmp_path / "folder").mkdir()
     (tmp_path / "binary.py").write_bytes(b"\x7fELF\0\0")
     write(tmp_path, "ok.py", "")
-    ours = under_run(*words, cwd=tmp_path)
+    ours = under_cold_run(*words, cwd=tmp_path)
     assert ours.status == status, ours.err
     assert said in " ".join(ours.err.replace("│", " ").split())
     assert "Traceback" not in ours.err
@@ -107,16 +107,16 @@ def test_without_a_gpu_it_says_that_it_is_a_dry_run(tmp_path: Path) -> None:
     assert ours.err.startswith("trainscope: no CUDA device here, so this is a dry run")
 
 
-def test_torch_keeps_its_state_for_the_program(tmp_path: Path) -> None:
+def test_torch_keeps_its_state_for_the_program(place: Path) -> None:
     program = """
         import torch
         print(torch.cuda.is_initialized(), torch.is_grad_enabled())
         print(torch.manual_seed(0).initial_seed(), torch.randn(3).tolist())
         print(torch.nn.Module.__call__.__name__, torch.optim.SGD.step.__name__)
     """
-    write(tmp_path, "train.py", program)
-    plain = alone("train.py", cwd=tmp_path)
-    ours = under_run("train.py", cwd=tmp_path)
+    write(place, "train.py", program)
+    plain = in_place(place)
+    ours = under_run("train.py", cwd=place)
     assert ours.out == plain.out, ours.err
 
 

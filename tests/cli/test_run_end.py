@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from launched import UNDER_RUN, alone, under_run, write
+from launched import in_place, start_under_run, under_run, write
 
 import trainscope
 
@@ -38,10 +37,10 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_status_and_last_words_are_those_of_python(end: str, tmp_path: Path) -> None:
-    write(tmp_path, "train.py", f"{LOOP}\n    {end}\n")
-    plain = alone("train.py", cwd=tmp_path)
-    ours = under_run("--sync", "off", "--active", "0", "train.py", cwd=tmp_path)
+def test_status_and_last_words_are_those_of_python(end: str, place: Path) -> None:
+    write(place, "train.py", f"{LOOP}\n    {end}\n")
+    plain = in_place(place)
+    ours = under_run("--sync", "off", "--active", "0", "train.py", cwd=place)
     assert ours.status == plain.status
     assert ours.out == plain.out
     assert ours.err.endswith(plain.err)
@@ -51,23 +50,19 @@ def test_status_and_last_words_are_those_of_python(end: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_as_it_ends_python(stop: signal.Signals, tmp_path: Path) -> None:
     write(tmp_path, "train.py", f"{LOOP}\n    print('up', flush=True)\n    time.sleep(60)\n")
-    command = [*UNDER_RUN, "--sync", "off", "--active", "0", "train.py"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
+    program = start_under_run("--sync", "off", "--active", "0", "train.py", cwd=tmp_path)
+    assert program.first_line() == "up"
     time.sleep(0.2)
-    process.send_signal(stop)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == -stop
+    program.send_signal(stop)
+    ours = program.end()
+    assert ours.status == -stop
     steps = trainscope.analyze(trainscope.load(tmp_path / "runs" / "train")).steps
     assert (steps.count, steps.optimizer_steps) == (5, 5)
     assert (steps.counted_by or "").startswith("trainscope run: turns of the loop at train.py:")
-    assert "5 steps, 5 optimizer steps" in err
+    assert "5 steps, 5 optimizer steps" in ours.err
     if stop == signal.SIGINT:
-        assert err.rstrip().endswith("KeyboardInterrupt")
-        assert "trainscope/" not in err.partition("Traceback")[2]
+        assert ours.err.rstrip().endswith("KeyboardInterrupt")
+        assert "trainscope/" not in ours.err.partition("Traceback")[2]
 
 
 def test_a_forked_child_that_runs_to_the_end_makes_no_report(tmp_path: Path) -> None:

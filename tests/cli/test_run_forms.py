@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from launched import alone, under_run, write
+from launched import alone, in_place, under_cold_run, under_run, write
 from test_run_main import WHAT_MAIN_SEES
 
 LOOP = """
@@ -54,7 +54,7 @@ def test_a_program_from_standard_input_sees_what_it_sees_under_python(folder: Pa
 def test_a_script_may_have_the_name_of_anything(name: str, tmp_path: Path) -> None:
     program = "print('my own')" if name == "torch.py" else LOOP
     write(tmp_path, f"code/{name}", program)
-    ours = under_run(f"code/{name}", cwd=tmp_path)
+    ours = under_cold_run(f"code/{name}", cwd=tmp_path)
     assert ours.status == 0, ours.err
     assert ours.out in ("my own\n", "__main__ [[20.0, 20.0]]\n")
     assert "trainscope report runs" in ours.err.replace(f"{tmp_path}/", "")
@@ -76,12 +76,12 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_the_status_stays_the_programs_whatever_it_leaves_behind(end: str, tmp_path: Path) -> None:
+def test_the_status_stays_the_programs_whatever_it_leaves_behind(end: str, place: Path) -> None:
     names = "import builtins, gc, os, shutil, sys, warnings"
-    write(tmp_path, "train.py", f"{LOOP}\n    {names}\n    {end}\n    raise SystemExit(7)\n")
-    (tmp_path / "runs").mkdir()
-    plain = alone("train.py", cwd=tmp_path)
-    (tmp_path / "runs").mkdir(exist_ok=True)
-    ours = under_run("--active", "0", "train.py", cwd=tmp_path)
+    write(place, "train.py", f"{LOOP}\n    {names}\n    {end}\n    raise SystemExit(7)\n")
+    (place / "runs").mkdir()
+    plain = in_place(place)
+    (place / "runs").mkdir(exist_ok=True)
+    ours = under_run("--active", "0", "train.py", cwd=place)
     assert plain.status in (7, 120), plain.err  # 120: Python could not flush standard error
     assert (ours.status, ours.out) == (plain.status, plain.out), ours.err

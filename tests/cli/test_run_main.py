@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launched import alone, under_run, write
+from launched import alone, under_cold_run, under_run, write
 
 WHAT_MAIN_SEES = """
     import os, pickle, sys
@@ -39,7 +39,7 @@ def test_a_script_sees_what_it_sees_under_python(tmp_path: Path) -> None:
     write(tmp_path, "code/train.py", WHAT_MAIN_SEES)
     words = ["code/train.py", "--help", "-m", "x", "--lr=0.1", "--", "--wait", "3"]
     plain = alone(*words, cwd=tmp_path)
-    ours = under_run("--run-dir=out", "--sync", "off", *words, cwd=tmp_path)
+    ours = under_cold_run("--run-dir=out", "--sync", "off", *words, cwd=tmp_path)
     assert plain.status == ours.status == 0, ours.err
     assert "unpickled True" in plain.out
     assert ours.out == plain.out
@@ -108,7 +108,7 @@ WORKERS = """
             print(method, queue.get(timeout=60))
             process.join()
             loader = torch.utils.data.DataLoader(
-                Squares(), num_workers=2, multiprocessing_context=method
+                Squares(), num_workers=1, multiprocessing_context=method
             )
             print(method, [batch.tolist() for batch in loader])
         loader = torch.utils.data.DataLoader(Squares(), num_workers=2)

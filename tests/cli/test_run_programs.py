@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from launched import under_run
 
 import trainscope
 
@@ -26,15 +26,9 @@ def expected(program: Path, what: str, default: str | None = None) -> str:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_steps_are_those_that_the_docstring_counts(program: Path, tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "trainscope", "run", "--sync", "off", "--active", "0"]
-    done = subprocess.run(
-        [*run, "--run-dir", str(tmp_path / "run"), str(program)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == int(expected(program, "exit status", "0")), done.stderr
+    words = ("--sync", "off", "--active", "0", "--run-dir", str(tmp_path / "run"), str(program))
+    done = under_run(*words, cwd=tmp_path)
+    assert done.status == int(expected(program, "exit status", "0")), done.err
     steps = trainscope.analyze(trainscope.load(tmp_path / "run")).steps
     counted_by = steps.counted_by or ""
     count = expected(program, "steps")

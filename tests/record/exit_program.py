@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from warm import warm
 
 from trainscope.trace.metrics import read_metrics
 
@@ -54,21 +53,14 @@ def logged(folder: Path) -> list[tuple[int, dict[str, float | int]]]:
     return [(r.step, dict(r.values)) for r in read_metrics(folder / "metrics.jsonl")]
 
 
-def run(folder: Path, program: str, *signals: signal.Signals) -> tuple[int, str]:
+def run(place: Path, program: str, *signals: signal.Signals) -> tuple[int, str]:
     """Run the program, send the signals once it says "ready"; its exit status and stderr."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(program), str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        if signals:
-            assert process.stdout.readline() == "ready\n"
-        for number in signals:
-            process.send_signal(number)
-        _, stderr = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    return process.returncode, stderr
+    script = place / "train.py"
+    script.write_text(PRELUDE + textwrap.dedent(program))
+    running = warm((str(script),), str(place), cwd=place)
+    if signals:
+        assert running.first_line() == "ready"
+    for number in signals:
+        running.send_signal(number)
+    ended = running.end()
+    return ended.status, ended.err

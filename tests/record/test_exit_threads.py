@@ -11,7 +11,7 @@ from exit_program import FIVE, logged, needs_posix, run
 
 @needs_posix
 @pytest.mark.parametrize("daemon", [True, False])
-def test_sigterm_with_the_recording_made_off_the_main_thread(tmp_path: Path, daemon: bool) -> None:
+def test_sigterm_with_the_recording_made_off_the_main_thread(place: Path, daemon: bool) -> None:
     """The main thread waits in join, where no Python signal handler of a thread could be put."""
     program = f"""
     def loop():
@@ -22,11 +22,11 @@ def test_sigterm_with_the_recording_made_off_the_main_thread(tmp_path: Path, dae
     thread.start()
     thread.join()
     """
-    assert run(tmp_path, program, signal.SIGTERM) == (-signal.SIGTERM, "")
-    assert logged(tmp_path) == FIVE
+    assert run(place, program, signal.SIGTERM) == (-signal.SIGTERM, "")
+    assert logged(place) == FIVE
 
 
-def test_a_loop_on_another_thread_outlives_the_main_thread(tmp_path: Path) -> None:
+def test_a_loop_on_another_thread_outlives_the_main_thread(place: Path) -> None:
     program = """
     logger, handle = record()
     def loop():
@@ -35,12 +35,12 @@ def test_a_loop_on_another_thread_outlives_the_main_thread(tmp_path: Path) -> No
         train(logger, 2, 5)
     threading.Thread(target=loop).start()
     """
-    assert run(tmp_path, program) == (0, "")
-    assert logged(tmp_path) == FIVE
+    assert run(place, program) == (0, "")
+    assert logged(place) == FIVE
 
 
 @needs_posix
-def test_a_forked_child_writes_nothing_and_dies_on_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_writes_nothing_and_dies_on_its_own(place: Path) -> None:
     program = """
     import warnings
     warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads: what is tested
@@ -61,12 +61,12 @@ def test_a_forked_child_writes_nothing_and_dies_on_its_own(tmp_path: Path) -> No
     assert os.waitstatus_to_exitcode(os.waitpid(waiting, 0)[1]) == -signal.SIGTERM
     train(logger, 3, 5)
     """
-    assert run(tmp_path, program) == (0, "")
-    assert logged(tmp_path) == FIVE
+    assert run(place, program) == (0, "")
+    assert logged(place) == FIVE
 
 
 @needs_posix
-def test_sigterm_to_a_child_forked_off_the_main_thread_spares_the_parent(tmp_path: Path) -> None:
+def test_sigterm_to_a_child_forked_off_the_main_thread_spares_the_parent(place: Path) -> None:
     program = """
     import warnings
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -85,5 +85,5 @@ def test_sigterm_to_a_child_forked_off_the_main_thread_spares_the_parent(tmp_pat
     thread.start()
     thread.join()
     """
-    assert run(tmp_path, program) == (0, "")
-    assert logged(tmp_path) == FIVE
+    assert run(place, program) == (0, "")
+    assert logged(place) == FIVE
