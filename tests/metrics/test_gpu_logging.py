@@ -71,6 +71,31 @@ def test_each_dtype_arrives_exactly() -> None:
     ]
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.uint16, 2**16 - 1),
+        (torch.uint32, 2**32 - 1),
+        (torch.uint64, 2**64 - 1),
+        (torch.float8_e5m2, 1.75),
+        (torch.float8_e4m3fn, 1.75),
+        (torch.int16, -(2**15)),
+        (torch.bool, 1),
+    ],
+)
+def test_dtypes_that_have_no_fused_copy_arrive_too(
+    dtype: torch.dtype, value: float, count: int
+) -> None:
+    call = {f"m{i}": torch.tensor(value, dtype=dtype).cuda() for i in range(count)}
+    call["loss"] = on_gpu(0.5)
+    with Rig() as rig:
+        rig.logger.log(0, call)
+        rig.logger.log(1, call)
+        expected = {**{f"m{i}": value for i in range(count)}, "loss": 0.5}
+        assert rig.close() == [(0, expected), (1, expected)]
+
+
 def test_updates_in_place_after_the_call_do_not_show() -> None:
     total = torch.zeros((), device="cuda")
     with Rig() as rig:

@@ -263,9 +263,26 @@ def test_a_signal_handler_that_flushes_in_the_middle_of_log(
         copied(rows, sources)
 
     with Rig(interval_s=60.0) as rig:
-        rig.logger.log(0, {"x": torch.tensor(0.5)})
+        rig.logger.log(0, {"x": torch.tensor(0.5), "y": torch.tensor(0.0)})
         monkeypatch.setattr(generation_module, "_foreach_copy_", interrupting)
-        rig.logger.log(1, {"x": torch.tensor(1.5)})
-        assert rig.kept.rows() == [(0, {"x": 0.5})]
-        rig.logger.log(2, {"x": torch.tensor(2.5)})
-        assert rig.close() == [(s, {"x": s + 0.5}) for s in range(3)]
+        rig.logger.log(1, {"x": torch.tensor(1.5), "y": torch.tensor(1.0)})
+        assert rig.kept.rows() == [(0, {"x": 0.5, "y": 0.0})]
+        rig.logger.log(2, {"x": torch.tensor(2.5), "y": torch.tensor(2.0)})
+        assert rig.close() == [(s, {"x": s + 0.5, "y": float(s)}) for s in range(3)]
+
+
+def test_each_record_has_the_time_of_its_call() -> None:
+    with Rig(interval_s=60.0) as rig:
+        around_ns = [time.time_ns()]
+        for step in range(3):
+            rig.logger.log(step, {"x": torch.tensor(1.0), "lr": 0.1})
+            around_ns.append(time.time_ns())
+            time.sleep(0.002)
+        earlier_ns = time.time_ns() - 10**9
+        rig.logger.log(3, {"lr": 0.1}, logged_ns=time.perf_counter_ns() - 10**9)
+        rig.logger.flush()
+        times_ns = [record.time_unix_ns for record in rig.kept.records]
+    slack_ns = 10**6  # the two clocks are compared once a flush
+    for before_ns, time_ns, after_ns in zip(around_ns, times_ns, around_ns[1:], strict=False):
+        assert before_ns - slack_ns <= time_ns <= after_ns + slack_ns
+    assert abs(times_ns[3] - earlier_ns) < 50 * slack_ns

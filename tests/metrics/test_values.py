@@ -168,8 +168,8 @@ def test_grad_mode_is_left_as_it_was(mode: Any) -> None:
         assert rig.close() == [(0, {"loss": 6.0}), (1, {"loss": 3.0}), (2, {"loss": 3.0})]
 
 
-def test_rows_are_widened_in_one_fused_copy_for_each_dtype() -> None:
-    """Four tensors of one dtype are one call, whatever their shapes of one element."""
+def test_rows_are_widened_by_one_call_for_each_dtype_of_several_and_one_for_all_others() -> None:
+    """Whatever their shapes of one element."""
     from torch.profiler import profile
 
     call = {
@@ -177,6 +177,7 @@ def test_rows_are_widened_in_one_fused_copy_for_each_dtype() -> None:
         "b": torch.tensor([2.0]),
         "c": torch.tensor(3.0),
         "d": torch.tensor(4),
+        "e": torch.tensor(5.0, dtype=torch.float64),
     }
     with Rig() as rig:
         rig.logger.log(0, call)  # the first one allocates

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from time import perf_counter_ns, time_ns
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainscope.metrics.lanes import RowBlock, make_blocks
-from trainscope.metrics.split import ROW_LIMIT, Group, Source
-from trainscope.metrics.values import capturing, row_kind
+from trainscope.metrics.split import ROW_LIMIT, Group, Layout, Source
+from trainscope.metrics.values import capturing
 from trainscope.trace.metrics import MetricRecord
 
 __all__ = ["ENTRY_LIMIT", "Blocks", "Entry", "Generation"]
@@ -45,7 +48,7 @@ class Rows:
     def __init__(self, block: RowBlock) -> None:
         self.block = block
         self.used = 0
-        self.views: list[torch.Tensor] = []
+        self.views: list[Tensor] = []
 
     def make_views(self, end: int) -> None:
         """Make 0-d views of the rows up to ``end``; they are kept for every later round."""
@@ -54,13 +57,9 @@ class Rows:
             self.views.extend(self.block.buffer[start : start + _VIEWS_AT_ONCE].unbind())
 
 
-Place = tuple[Rows, int, list[str]]
-"""Where one copy went: the rows, the first of them, and the names in order."""
-
-
-Entry = tuple[int, int, tuple[str, ...], dict[str, float | int], list[Place]]
-"""One ``log`` call: step, Unix time in ns, all names in the order given, the numbers among the
-values, and where those of the tensors will arrive.
+Entry = tuple[int, int, Layout, Sequence[float | int], Sequence[int]]
+"""One ``log`` call: step, when by ``perf_counter_ns``, how its values lie, the numbers among them,
+and for each group of tensors the first of the rows where their values will arrive.
 
 A plain tuple, because anything with named fields takes longer to make, on the loop's thread.
 """
@@ -69,62 +68,80 @@ A plain tuple, because anything with named fields takes longer to make, on the l
 class Generation:
     """Rows for each device and kind, and the entries that point into them.
 
-    It is filled by the loop, sealed, fetched and read by the worker, then filled again; ``serial``
-    changes with each filling.
+    It is filled by the loop, sealed, fetched and read by the worker, then filled again: then
+    ``entries`` is another list.
     """
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
-        self.serial = 0
         self.entries: list[Entry] = []
-        self.by_source: dict[Source, Rows] = {}
-        """The rows for each device and source dtype met; several dtypes share rows."""
+        self._by_source: dict[Source, Rows] = {}
+        """The rows for each source met; several dtypes share rows."""
         self._rows: dict[tuple[torch.device, str], Rows] = {}
+        self._unix_ns_at_0 = 0
 
-    def copy(self, groups: list[Group]) -> list[Place] | None:
-        """Enqueue one fused copy for each device and dtype; None when they do not fit any more.
+    def copy(self, groups: Iterable[Group], values: list[Any]) -> tuple[int, ...]:
+        """Enqueue copies of each group's values; return its first row, or () if they do not fit.
+
+        The tensors of a group take one launch. Where several groups have but one tensor, these
+        take a launch each, all from one call.
 
         Raises:
             MetricError: the stream is being captured into a CUDA graph.
+            RuntimeError: a tensor is not 0-d.
         """
-        places: list[Place] = []
+        first_rows: list[int] = []
+        alone: list[tuple[Tensor, Tensor]] = []
         # the two calls of torch.no_grad(), which itself takes over a microsecond
         grad_was_on = _is_grad_enabled()
         if grad_was_on:
             _set_grad_enabled(False)
         try:
-            for source, names, tensors in groups:
-                rows = self.by_source.get(source)
-                if rows is None:
-                    if source[0].type == "cuda" and torch.cuda.is_current_stream_capturing():
-                        raise capturing(names[0])  # making rows now would break the capture
-                    rows = self._rows_for(source, names[0], tensors[0])
+            for group in groups:
+                rows = self._by_source.get(group.source) or self._rows_for(group)
                 first = rows.used
-                end = first + len(names)
+                end = first + group.count
                 if end > ROW_LIMIT:
-                    return None
+                    return ()
                 if not rows.block.note_write():
-                    raise capturing(names[0])
-                if source[1] is torch.uint64:
-                    tensors = [tensor.view(torch.int64) for tensor in tensors]
+                    raise capturing(group.names[0])
                 views = rows.views
                 if len(views) < end:
                     rows.make_views(end)
                 rows.used = end
-                _foreach_copy_(views[first:end], tensors)
-                places.append((rows, first, names))
+                first_rows.append(first)
+                tensors = group.pick(values) if group.pick else values
+                if not group.source.fuses:
+                    _copy_each(views[first:end], tensors)
+                elif group.count > 1:
+                    _foreach_copy_(views[first:end], tensors)
+                else:
+                    alone.append((views[first], tensors[0]))
+            if len(alone) == 1:
+                alone[0][0].copy_(alone[0][1])
+            elif alone:
+                views, tensors = zip(*alone, strict=True)
+                _foreach_copy_(views, tensors)
         finally:
             if grad_was_on:
                 _set_grad_enabled(True)
-        return places
+        return tuple(first_rows)
 
-    def _rows_for(self, source: Source, name: str, tensor: torch.Tensor) -> Rows:
-        key = source[0], row_kind(name, tensor)
+    def _rows_for(self, group: Group) -> Rows:
+        source = group.source
+        if source.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise capturing(group.names[0])  # making rows now would break the capture
+        key = source.device, source.kind
         rows = self._rows.get(key)
         if rows is None:
             rows = self._rows[key] = Rows(self._blocks.take(*key))
-        self.by_source[source] = rows
+        self._by_source[source] = rows
         return rows
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written, not even by a call that is still under way."""
+        return not self.entries and not any(rows.used for rows in self._rows.values())
 
     def may_seal(self) -> bool:
         """Whether a thread that does not log may seal it now."""
@@ -132,6 +149,7 @@ class Generation:
 
     def seal(self) -> None:
         """No more values: note the place in the streams that wrote."""
+        self._unix_ns_at_0 = time_ns() - perf_counter_ns()
         for rows in self._rows.values():
             if rows.used:
                 rows.block.mark()
@@ -148,36 +166,28 @@ class Generation:
 
     def read(self) -> list[MetricRecord]:
         """The records of a landed generation, in the order they were logged."""
-        values: dict[int, list[Any]] = {
-            id(rows): rows.block.read(rows.used) for rows in self._rows.values() if rows.used
+        of_rows = {rows: rows.block.read(rows.used) for rows in self._rows.values() if rows.used}
+        arrived = {
+            source: of_rows[rows] for source, rows in self._by_source.items() if rows in of_rows
         }
-        return [_record(entry, values) for entry in self.entries]
+        return [_record(entry, arrived, self._unix_ns_at_0) for entry in self.entries]
 
     def reset(self) -> None:
         """Make it empty for the next filling."""
-        self.serial += 1
         self.entries = []
         for rows in self._rows.values():
             rows.used = 0
 
 
-def _record(entry: Entry, values: dict[int, list[Any]]) -> MetricRecord:
-    step, time_unix_ns, all_names, numbers, places = entry
-    if not places:
-        return MetricRecord(step, time_unix_ns, numbers)
-    if not numbers and len(places) == 1:  # most often: all from one copy
-        rows, first, names = places[0]
-        column = values[id(rows)][first : first + len(names)]
-        return MetricRecord(step, time_unix_ns, dict(zip(names, column, strict=True)))
-    if len(places) == 1:
-        rows, first, names = places[0]
-        arrived = iter(values[id(rows)][first : first + len(names)])
-        # the tensors stand in the order of the names
-        found = {n: numbers[n] if n in numbers else next(arrived) for n in all_names}
-        return MetricRecord(step, time_unix_ns, found)
-    found = dict(numbers)
-    for rows, first, names in places:
-        column = values[id(rows)]
-        for offset, name in enumerate(names):
-            found[name] = column[first + offset]
-    return MetricRecord(step, time_unix_ns, {name: found[name] for name in all_names})
+def _copy_each(views: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
+    for view, tensor in zip(views, tensors, strict=True):
+        view.copy_(tensor.view(torch.int64) if tensor.dtype is torch.uint64 else tensor)
+
+
+def _record(entry: Entry, arrived: dict[Source, list[Any]], unix_ns_at_0: int) -> MetricRecord:
+    step, logged_ns, layout, numbers, first_rows = entry
+    values = [*numbers]
+    for group, first in zip(layout.groups, first_rows, strict=True):
+        values += arrived[group.source][first : first + group.count]
+    named = dict(zip(layout.names, layout.in_order(values), strict=True))
+    return MetricRecord(step, unix_ns_at_0 + logged_ns, named)

@@ -12,7 +12,16 @@ import torch
 
 from trainscope.metrics.values import ROW_DTYPES
 
-__all__ = ["CpuBlock", "CudaBlock", "RowBlock", "make_blocks"]
+__all__ = ["CpuBlock", "CudaBlock", "RowBlock", "make_blocks", "stream_is_capturing"]
+
+
+def stream_is_capturing() -> bool:
+    """Whether the current stream is being captured into a CUDA graph."""
+    if not torch.cuda.is_initialized():
+        return False
+    raw = torch._C._cuda_getCurrentRawStream(torch._C._cuda_getDevice())
+    # the default stream cannot be captured, and asking takes a microsecond
+    return raw != 0 and torch.cuda.is_current_stream_capturing()
 
 
 class RowBlock(Protocol):

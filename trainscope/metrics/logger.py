@@ -7,13 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from trainscope.errors import ConfigError, NonFiniteError
 from trainscope.metrics.arrivals import Arrivals
 from trainscope.metrics.delivery import Delivery
 from trainscope.metrics.fork import drop_in_child
-from trainscope.metrics.generation import ENTRY_LIMIT, Blocks, Generation, Place
+from trainscope.metrics.generation import ENTRY_LIMIT, Blocks, Generation
+from trainscope.metrics.lanes import stream_is_capturing
 from trainscope.metrics.outlet import Outlet
 from trainscope.metrics.records import Sink, SinkContext
 from trainscope.metrics.reduce import Intervals, check_reduce
@@ -95,11 +94,12 @@ class MetricsLogger:
         worker.add(self._tick)
 
     # ---- hot path -----------------------------------------------------------------------------
-    def log(self, step: int, values: Mapping[str, object]) -> None:
+    def log(self, step: int, values: Mapping[str, object], *, logged_ns: int | None = None) -> None:
         """Log values of one step, each a number or a tensor of one element; never waits.
 
         A tensor's value is taken in stream order at the time of the call: later in-place changes
-        do not show, and nothing of the autograd graph is kept.
+        do not show, and nothing of the autograd graph is kept. ``logged_ns`` is the time by
+        ``perf_counter_ns`` where the caller has just asked for it.
 
         Raises:
             MetricError: a value is no number, a name is taken, or a CUDA graph is being captured.
@@ -109,28 +109,33 @@ class MetricsLogger:
             self._raise_stop()
         if not values or not self._open:
             return
-        names, numbers, groups = self._splitter.split(values)
-        if not groups and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-            raise capturing(names[0])
-        places: list[Place] = []
+        layout, given = self._splitter.split(values)
+        if not layout.groups and stream_is_capturing():
+            raise capturing(layout.names[0])
+        if logged_ns is None:
+            logged_ns = time.perf_counter_ns()
+        first_rows: Sequence[int] = ()
         with self._lock:
             self._logged += 1
             while (generation := self._current or self._renew()) is not None:
-                serial = generation.serial
-                if groups:
-                    copied = generation.copy(groups)
-                    if copied is None:
+                entries = generation.entries
+                if layout.groups:
+                    try:
+                        first_rows = generation.copy(layout.groups, given)
+                    except RuntimeError:  # of a shape that is not that of the last call, say
+                        layout, given = self._splitter.find_out(values)
+                        first_rows = generation.copy(layout.groups, given)
+                    if not first_rows:  # they do not fit any more
                         self._seal()
                         continue
-                    places = copied
                 # a signal handler that flushed in between has taken the rows away: once more
-                if generation is self._current and generation.serial == serial:
+                if generation is self._current and generation.entries is entries:
                     break
             else:
                 self._dropped += 1
                 return
-            entries = generation.entries
-            entries.append((step, time.time_ns(), names, numbers, places))
+            numbers = layout.pick_numbers(given) if layout.number_count else ()
+            entries.append((step, logged_ns, layout, numbers, first_rows))
             if self._due or len(entries) >= ENTRY_LIMIT:
                 self._seal()
 
@@ -158,7 +163,7 @@ class MetricsLogger:
         """With the lock held: hand the current generation to the worker."""
         generation = self._current
         self._due = False
-        if generation is None or not (generation.entries or generation.by_source):
+        if generation is None or generation.is_empty:
             return
         self._sealed_s = time.monotonic()
         self._current = None

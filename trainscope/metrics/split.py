@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,116 +13,182 @@ from torch import Tensor
 from trainscope.errors import MetricError
 from trainscope.metrics.values import check_name, host_number, row_kind, scalar
 
-__all__ = ["ROW_LIMIT", "Group", "Source", "Splitter"]
+__all__ = ["ROW_LIMIT", "Group", "Layout", "Source", "Split", "Splitter"]
 
 ROW_LIMIT = 4096
 """Rows of one kind on one device between two flushes: 32 KiB at most."""
 
-Source = tuple[torch.device, torch.dtype]
+_LAYOUT_LIMIT = 64
+"""Layouts kept: a loop has a few ``log`` calls, and names that change are not to pile up."""
+
+_NO_FUSED_COPY = {
+    torch.uint64,
+    torch.uint32,
+    torch.uint16,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+}
+"""Dtypes that ``_foreach_copy_`` has no CUDA kernel for, although ``copy_`` has."""
+
+_is_cpu = attrgetter("is_cpu")
+
+Pick = Callable[[list[Any]], list[Any] | tuple[Any, ...]]
+"""Takes some of the values of a call, in the order of their positions."""
 
 
-Group = tuple[Source, list[str], list[Tensor]]
-"""Tensors that one fused copy takes: all of one source, 0-d, in the order of the names."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Source:
+    """Where tensors lie and what they hold.
 
-Split = tuple[tuple[str, ...], dict[str, float | int], list[Group]]
-"""All names in the order given, the plain numbers, and the tensors."""
+    One object for each pair, looked up by its identity: a ``torch.device`` takes a fifth of a
+    microsecond to hash.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    kind: str
+    """The rows that its values go to, of ``ROW_DTYPES``."""
+    fuses: bool
+    """Whether one kernel can copy many tensors of it."""
 
 
-class _Layout(NamedTuple):
-    """How the values of a call lay: numbers, and 0-d tensors of at most one source on a GPU."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Group:
+    """The tensors of a call that have one source."""
 
+    source: Source
     names: tuple[str, ...]
-    number_names: tuple[str, ...]
-    tensor_names: list[str]
-    source: Source | None
-    dtype: torch.dtype | None
+    count: int
+    pick: Pick | None
+    """None: these are all the values."""
+    dtype: torch.dtype
     device_index: int
 
 
-class Splitter:
-    """Sorts the values of each call, quickly where it looks like the one before.
+@dataclass(frozen=True, eq=False, slots=True)
+class Layout:
+    """Which values of a call are numbers, and which are tensors of what source."""
 
-    A loop logs the same names with tensors of one dtype on one device, step after step: then
-    nothing has to be looked up, only checked.
+    names: tuple[str, ...]
+    """In the order given."""
+    number_count: int
+    pick_numbers: Pick
+    groups: tuple[Group, ...]
+    in_order: Pick
+    """From the numbers and then the values of each group to the order of the names."""
+
+
+Split = tuple[Layout, list[Any]]
+"""How the values of a call lie, and they themselves: Python numbers and 0-d tensors."""
+
+
+class Splitter:
+    """Sorts the values of each call, quickly where it looks like one before.
+
+    A loop logs the same names with tensors of the same dtypes and devices, step after step: then
+    nothing has to be found out, only checked.
     """
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
-        self._layout: _Layout | None = None
-        """Of the last call, where it has one."""
+        self._sources: dict[tuple[torch.device, torch.dtype], Source] = {}
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        """The last one of each call's names, where its values could be taken as they are."""
 
     def split(self, values: Mapping[str, object]) -> Split:
-        """Split into plain numbers, and tensors by device and dtype.
+        """Find how the values lie; ``find_out`` where that is not known or not so any more.
+
+        Only the shape of a tensor is not looked at: a copy into a 0-d row refuses any other.
 
         Raises:
             MetricError: a value is no number, or a name is not allowed.
         """
-        layout = self._layout
-        if layout is None or tuple(values) != layout[0]:
-            return self._split(values)
-        names, number_names, tensor_names, source, dtype, index = layout
-        tensors: list[Any] = [
-            value
-            for value in values.values()
-            if type(value) is Tensor
-            and value.dtype is dtype
-            and value.get_device() == index
-            and not value.dim()
-        ]
-        if len(tensors) == len(names) and source is not None:
-            return names, {}, [(source, tensor_names, tensors)]
-        numbers: dict[str, float | int] = {
-            name: value
-            for name, value in values.items()
-            if (kind := type(value)) is float or kind is int
-        }  # type: ignore[assignment]
-        if len(tensors) != len(tensor_names) or tuple(numbers) != number_names:
-            return self._split(values)
-        return names, numbers, [] if source is None else [(source, tensor_names, tensors)]
+        layout = self._layouts.get(tuple(values))
+        if layout is None:
+            return self.find_out(values)
+        given: list[Any] = [*values.values()]
+        for group in layout.groups:
+            tensors = group.pick(given) if group.pick else given
+            dtype, device_index = group.dtype, group.device_index
+            for tensor in tensors:
+                if (
+                    type(tensor) is not Tensor
+                    or tensor.dtype is not dtype
+                    or tensor.get_device() != device_index
+                ):
+                    return self.find_out(values)
+            if device_index < 0 and not all(map(_is_cpu, tensors)):
+                return self.find_out(values)  # a meta tensor has no index either
+        if layout.number_count:
+            for number in layout.pick_numbers(given):
+                if type(number) is not float and type(number) is not int:
+                    return self.find_out(values)
+        return layout, given
 
-    def _split(self, values: Mapping[str, object]) -> Split:
-        known = self._known
-        numbers: dict[str, float | int] = {}
-        groups: dict[Source, Group] = {}
-        for name, value in values.items():
-            if name not in known:
-                check_name(name)
-                known.add(name)
-            kind = type(value)
-            if kind is float or kind is int:
-                numbers[name] = value  # type: ignore[assignment]
-                continue
-            if not isinstance(value, Tensor):
-                numbers[name] = host_number(name, value)
-                continue
-            if kind is not Tensor or value.dim():
-                value = scalar(name, value)
-            source = value.device, value.dtype
-            group = groups.get(source)
-            if group is None:
-                row_kind(name, value)
-                group = groups[source] = source, [], []
-            group[1].append(name)
-            group[2].append(value)
-        if groups and len(values) > ROW_LIMIT:
+    def find_out(self, values: Mapping[str, object]) -> Split:
+        """Check every value by itself, and find how they lie.
+
+        Raises:
+            MetricError: a value is no number, or a name is not allowed.
+        """
+        names, given = tuple(values), list(values.values())
+        checked = [_checked(name, value) for name, value in zip(names, given, strict=True)]
+        positions: dict[Source, list[int]] = {}
+        number_positions: list[int] = []
+        for position, value in enumerate(checked):
+            if isinstance(value, Tensor):
+                source = self._source(names[position], value)
+                positions.setdefault(source, []).append(position)
+            else:
+                number_positions.append(position)
+        if positions and len(names) > ROW_LIMIT:
             raise MetricError(
-                f"log: {len(values)} values in one call; at most {ROW_LIMIT} fit, "
+                f"log: {len(names)} values in one call; at most {ROW_LIMIT} fit, "
                 f"so log them in several calls"
             )
-        self._layout = _layout(tuple(values), tuple(numbers), list(groups.values()))
-        return tuple(values), numbers, list(groups.values())
+        groups = tuple(
+            Group(
+                source,
+                tuple(names[position] for position in some),
+                len(some),
+                None if len(some) == len(names) else _pick(some),
+                source.dtype,
+                checked[some[0]].get_device(),
+            )
+            for source, some in positions.items()
+        )
+        arrival = [*number_positions, *(p for some in positions.values() for p in some)]
+        in_order = _pick(sorted(range(len(names)), key=arrival.__getitem__))
+        layout = Layout(names, len(number_positions), _pick(number_positions), groups, in_order)
+        if all(value is as_given for value, as_given in zip(checked, given, strict=True)):
+            if len(self._layouts) >= _LAYOUT_LIMIT:
+                self._layouts.clear()
+            self._layouts[names] = layout
+        return layout, checked
+
+    def _source(self, name: str, tensor: Tensor) -> Source:
+        key = tensor.device, tensor.dtype
+        source = self._sources.get(key)
+        if source is None:
+            source = self._sources[key] = Source(
+                *key, row_kind(name, tensor), key[1] not in _NO_FUSED_COPY
+            )
+        return source
 
 
-def _layout(
-    names: tuple[str, ...], number_names: tuple[str, ...], groups: list[Group]
-) -> _Layout | None:
-    if not groups:
-        return _Layout(names, number_names, [], None, None, -1)
-    if len(groups) > 1:
-        return None
-    source, tensor_names, tensors = groups[0]
-    # the index that get_device gives does not tell a CPU tensor from a meta one
-    if source[0].type != "cuda":
-        return None
-    index = tensors[0].get_device()
-    return _Layout(names, number_names, tensor_names, source, source[1], index)
+def _checked(name: str, value: object) -> Any:
+    """Return the value as a Python number or a 0-d tensor."""
+    check_name(name)
+    kind = type(value)
+    if kind is float or kind is int:
+        return value
+    if not isinstance(value, Tensor):
+        return host_number(name, value)
+    return value if kind is Tensor and not value.dim() else scalar(name, value)
+
+
+def _pick(positions: Sequence[int]) -> Pick:
+    """Return a function that takes the values at these positions."""
+    first, count = positions[0] if positions else 0, len(positions)
+    if list(positions) == list(range(first, first + count)):
+        return itemgetter(slice(first, first + count))  # itemgetter(3) would give no sequence
+    return itemgetter(*positions)
