@@ -20,6 +20,7 @@ class Format(str, Enum):
 
     text = "text"
     json = "json"
+    html = "html"
 
 
 def report(
@@ -27,7 +28,9 @@ def report(
         Path,
         typer.Argument(help="A run directory, such as runs/mlp, or a trace of torch.profiler."),
     ],
-    format: Annotated[Format, typer.Option(help="text or json.")] = Format.text,
+    format: Annotated[
+        Format, typer.Option(help="text, json, or html: one page that works offline.")
+    ] = Format.text,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file.")
     ] = None,
@@ -46,17 +49,29 @@ def report(
     from trainscope.report import json, text
 
     try:
-        made = api.analyze(_load(path), step_ms=step_ms)
+        trace = _load(path)
+        made = api.analyze(trace, step_ms=step_ms)
     except TrainscopeError as error:
         typer.echo(f"trainscope report: {error}", err=True)
         raise typer.Exit(2) from None
-    if output is not None:
-        rendered = json.render(made) if format is Format.json else text.render(made)
-        _write(output, rendered)
-    elif format is Format.json:
-        typer.echo(json.render(made), nl=False)
+    if format is Format.html:
+        from trainscope.report.page.render import render
+
+        if output is None and sys.stdout.isatty():
+            typer.echo("trainscope report: a page is no text; add -o page.html", err=True)
+            raise typer.Exit(2)
+        _put(output, render(made, trace))
+    elif output is not None or format is Format.json:
+        _put(output, json.render(made) if format is Format.json else text.render(made))
     else:
         _show(made)
+
+
+def _put(output: Path | None, rendered: str) -> None:
+    if output is None:
+        typer.echo(rendered, nl=False)
+    else:
+        _write(output, rendered)
 
 
 def _load(path: Path) -> Trace:

@@ -20,6 +20,8 @@ QUEUE_LIMIT = 1022
 _TURNS = 9
 _SETTLED = 3
 """Turns of the recorded steps until each takes as long as the one before."""
+_MOST_TURNS = 40
+"""Turns drawn at most until the CPU has caught up with what is shown of the GPU."""
 _LEAST = 0.25
 """However much of it was the profiler's, so much of a stretch of CPU time is the program's."""
 
@@ -178,15 +180,24 @@ def run_once(program: Program) -> float:
 
 
 def run_for_drawing(program: Program, samples: Samples) -> tuple[Spans, float]:
-    """What a settled turn does for one sample, and how long its steps take, in ns."""
+    """What happens while the GPU does one settled turn, for one sample, and how long that is in ns.
+
+    The CPU may be some turns ahead of the GPU by then, so its spans may be of a later turn.
+    """
     cpu = list(cpu_times(program, samples))
     state = _State(len(program.lanes), 1)
-    for _ in range(_SETTLED):
-        _turn(program, cpu, samples, state, None)
     spans = Spans()
-    began = float(state.now[0])
-    reached = float(state.reached()[0])
-    _turn(program, cpu, samples, state, spans)
+    done = []
+    for _ in range(_MOST_TURNS):
+        _turn(program, cpu, samples, state, spans)
+        done.append(float(state.reached()[0]))
+        if len(done) > _SETTLED + 1 and float(state.now[0]) >= done[_SETTLED + 1]:
+            break
+    begin, end = done[_SETTLED], done[_SETTLED + 1]
     for rows in (spans.cpu, spans.waits, spans.gpu):
-        rows[:] = [(start - began, end - began, place) for start, end, place in rows]
-    return spans, float(state.reached()[0]) - reached
+        rows[:] = [
+            (max(start, begin) - begin, min(stop, end) - begin, place)
+            for start, stop, place in rows
+            if stop > begin and start < end
+        ]
+    return spans, end - begin

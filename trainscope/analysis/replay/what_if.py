@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trainscope.analysis.replay.build import build_program
 from trainscope.analysis.replay.calibrate import Calibration, calibrate
+from trainscope.analysis.replay.drawing import Drawn, draw
 from trainscope.analysis.replay.judge import why_not
 from trainscope.analysis.replay.machine import run, run_once
 from trainscope.analysis.replay.program import Program
@@ -27,6 +28,8 @@ MAX_SITES = 12
 """Sites looked at one by one and for the smallest set; the others only together with all."""
 _SEARCH_SAMPLES = 6
 _BAND = (0.1, 0.9)
+_SMALL_BYTES = 1 << 16
+"""What so small a copy takes does not depend on the rate."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,12 @@ class WhatIf:
     assumptions: tuple[str, ...]
     kept: tuple[WindowSite, ...] = ()
     """Sites that are in no removal, because the program needs them."""
+    lanes: tuple[tuple[int, int], ...] = ()
+    """Device and stream of each lane of the drawings."""
+    before: Drawn | None = None
+    """The recorded steps as replayed, for the likeliest guess."""
+    after: Drawn | None = None
+    """The same without any of the syncs that may go."""
 
 
 def what_if(
@@ -129,6 +138,8 @@ class _Forecast:
                 replayed_step_ns=replayed_ns,
                 band=removals[0].band,
             )
+        likeliest = int(np.argmin(np.abs(calibration.step_ns - replayed_ns)))
+        samples = calibration.samples
         return WhatIf(
             measured_step_ns=self._measured_ns,
             replayed_step_ns=replayed_ns,
@@ -138,6 +149,9 @@ class _Forecast:
             cannot_tell=cannot,
             assumptions=tuple(self._assumptions()),
             kept=tuple(program.sites[place] for place in sorted(self._kept)),
+            lanes=program.lanes,
+            before=draw(program, samples, likeliest),
+            after=None if cannot else draw(without(program, free), samples, likeliest),
         )
 
     def _removals(self, free: Sequence[int]) -> list[Removal]:
@@ -186,7 +200,7 @@ class _Forecast:
                 "no step time without a profiler was given: how far profiling slowed the CPU is "
                 "assumed"
             )
-        if any(item.bytes and item.site >= 0 for item in self._program.items):
+        if any(item.bytes > _SMALL_BYTES and item.site >= 0 for item in self._program.items):
             rate = self._program.pinned_bytes_per_ns
             words.append(f"a copy with pinned memory moves {rate:.0f} GB/s")
         if any(site.kind == "synchronize" for site in self._program.sites):

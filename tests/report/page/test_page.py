@@ -1,0 +1,150 @@
+"""The page: content equals the report, hostile names stay text, a real browser finds no fault."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_runs import trace as made_run
+from made_windows import Made
+from sample_traces import FOLDER
+
+from trainscope import api
+from trainscope.report import json as json_report
+from trainscope.report.page.charts import curve, nice_ticks
+from trainscope.report.page.history import MAX_POINTS, Series, history
+from trainscope.report.page.render import render
+from trainscope.trace.trace import Trace
+
+BROWSER = shutil.which("chromium")
+HOSTILE = '</script><script>document.title="hit"</script><img src=x onerror=alert(1)>'
+
+
+def page_of(trace: Trace, step_ms: float | None = None) -> tuple[str, str]:
+    """The page and the JSON of its report."""
+    report = api.analyze(trace, step_ms=step_ms)
+    return render(report, trace), json_report.render(report)
+
+
+def embedded(page: str, name: str) -> object:
+    (found,) = re.findall(
+        rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S
+    )
+    return json.loads(found)
+
+
+def hostile_trace() -> Trace:
+    made = Made()
+    for turn in range(3):
+        at = turn * 1_000_000
+        made.range(f"ProfilerStep#{turn}", at, at + 900_000)
+        made.range(HOSTILE, at + 10, at + 800_000)
+        made.op(HOSTILE, at + 100, at + 90_000)
+        made.launch(at + 1000, at + 9000, at + 500_000, name=HOSTILE)
+        made.wait(at + 100_000, at + 510_000)
+    info = made_run().info.model_copy(update={"source": "torch.profiler", "device": HOSTILE})
+    return replace(made_run(), path=Path(HOSTILE), info=info, windows=(made.window(),))
+
+
+def test_the_page_holds_the_report_itself() -> None:
+    page, report = page_of(made_run())
+    assert embedded(page, "report") == json.loads(report)
+    assert html.escape(json.loads(report)["verdict"].split(". ")[0], quote=False)[:40] in page
+
+
+def test_hostile_names_stay_text() -> None:
+    page, report = page_of(hostile_trace())
+    assert "<img" not in page
+    assert page.count("<script") == 3  # the report, the timeline, and what draws it
+    assert page.count("</script>") == 3
+    assert embedded(page, "report") == json.loads(report)
+    assert HOSTILE in embedded(page, "timeline")["labels"]  # pyright: ignore
+
+
+def test_the_page_needs_nothing_from_elsewhere() -> None:
+    page, _ = page_of(made_run())
+    assert not re.findall(r"(?:src|href)\s*=|@import|url\(|fetch\(|https?://", page)
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="the sample traces are not here")
+@pytest.mark.parametrize(("name", "step_ms"), [("mid_sync_stack", 20.362), ("gpt_sync", 18.462)])
+def test_a_usual_window_is_small_and_drawn_before_and_after(name: str, step_ms: float) -> None:
+    page, _ = page_of(api.load(FOLDER / f"{name}.json.gz"), step_ms)
+    assert len(page.encode()) < 2_000_000
+    timeline = embedded(page, "timeline")
+    titles = [picture["title"] for picture in timeline["pictures"]]  # pyright: ignore
+    assert titles == [
+        "As recorded, 4 steps",
+        "Replayed with its syncs, 4 steps",
+        "Replayed without them, 4 steps",
+    ]
+    recorded, before, after = (p["length_ns"] for p in timeline["pictures"])  # pyright: ignore
+    assert after <= before < recorded * 1.02
+    for picture in timeline["pictures"]:  # pyright: ignore
+        for lane in picture["lanes"]:
+            ends = [s + n for s, n in zip(lane["start_ns"], lane["length_ns"], strict=True)]
+            assert all(e <= s for e, s in zip(ends, lane["start_ns"][1:], strict=False))
+            assert max(ends, default=0) <= picture["length_ns"]
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("which", ["run", "hostile", "mid_sync"])
+def test_a_browser_draws_it_without_a_fault(tmp_path: Path, which: str) -> None:
+    assert BROWSER is not None
+    if which == "mid_sync":
+        if not FOLDER.is_dir():
+            pytest.skip("the sample traces are not here")
+        trace = api.load(FOLDER / "mid_sync.json.gz")
+    else:
+        trace = made_run() if which == "run" else hostile_trace()
+    page, _ = page_of(trace)
+    file = tmp_path / "page.html"
+    # what the script drew is told by the canvases' own sizes, which only it sets
+    probe = (
+        "<script>addEventListener('load',()=>setTimeout(()=>{document.body.dataset.drawn="
+        "[...document.querySelectorAll('canvas')].map(c=>c.style.height).join();},300));</script>"
+    )
+    file.write_text(page.replace("</body>", probe + "</body>"), encoding="utf-8")
+    done = subprocess.run(
+        [
+            BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-sync",
+            "--disable-background-networking", "--disable-component-update",
+            "--enable-logging=stderr", "--virtual-time-budget=2000", "--dump-dom",
+            f"--user-data-dir={tmp_path / 'profile'}", file.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    assert "CONSOLE" not in done.stderr
+    assert "<title>hit" not in done.stdout
+    (drawn,) = re.findall(r'data-drawn="([^"]*)"', done.stdout)
+    heights = [float(part.removesuffix("px")) for part in drawn.split(",") if part]
+    assert len(heights) == page.count("<canvas")
+    assert all(height > 50 for height in heights)
+
+
+def test_history_is_thinned_and_says_what_is_not_finite(tmp_path: Path) -> None:
+    (tmp_path / "rank0").mkdir()
+    lines = [json.dumps({"step": i, "time_unix_ns": 1, "loss": i / 10}) for i in range(5000)]
+    lines += ['{"step":5000,"time_unix_ns":1,"loss":"NaN"}', "{torn"]
+    (tmp_path / "rank0" / "metrics.jsonl").write_text("\n".join(lines))
+    found = history(replace(made_run(), path=tmp_path))
+    (loss,) = found.metrics
+    assert (loss.name, loss.left_out, len(loss.step)) == ("loss", 1, MAX_POINTS)
+    assert (min(loss.low), max(loss.high)) == (0.0, 499.9)
+    assert loss.step[:2] == [0, 12]
+
+
+def test_curves_have_round_ticks_and_words() -> None:
+    assert nice_ticks(0, 10) == [0, 5, 10]
+    assert nice_ticks(0.93, 1.21) == [1.0, 1.1, 1.2]
+    assert nice_ticks(3, 3) == [3]
+    drawn = curve(Series("<b>", [0, 5], [1, 2], [1, 2], [1, 2], 0), " ms")
+    assert "&lt;b&gt; from 1 ms at step 0 to 2 ms at step 5" in drawn
+    assert "<b>" not in drawn
+    assert curve(Series("x", [], [], [], [], 3)) == ""

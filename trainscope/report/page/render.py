@@ -1,0 +1,214 @@
+"""``render(report, trace)``: the page, one self-contained HTML file that works offline."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from trainscope.report import json as json_report
+from trainscope.report.build_gpu import best_window
+from trainscope.report.build_what_if import replayed
+from trainscope.report.model import Finding, Report
+from trainscope.report.page.charts import curve
+from trainscope.report.page.history import History, Series, history
+from trainscope.report.page.pictures import timeline
+from trainscope.report.page.timeline import KINDS, Timeline
+from trainscope.report.wording import count_of, duration
+from trainscope.trace.trace import Trace
+
+__all__ = ["render"]
+
+MOST_ROWS = 30
+_KIND_WORDS = {
+    "op": "CPU in operators",
+    "call": "CPU in CUDA calls",
+    "wait": "CPU waits for the GPU",
+    "kernel": "GPU kernels",
+    "copy": "GPU copies",
+    "set": "GPU memsets",
+    "collective": "GPU collectives",
+    "phase": "other phases",
+}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A stretch of a bar."""
+
+    share: float
+    kind: int
+    words: str
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """A step's time as one bar."""
+
+    title: str
+    words: str
+    parts: list[_Part]
+
+
+def render(report: Report, trace: Trace) -> str:
+    """The page of a report; ``trace`` is what it was built from, for the pictures and curves.
+
+    Texts from the trace (names, sources, paths) are escaped wherever they stand.
+    """
+    window = best_window(trace.windows)
+    drawn = None
+    if window is not None:
+        baseline = report.what_if.baseline if report.what_if is not None else None
+        step_ms = None if baseline is None else baseline.measured_step_ms
+        drawn = timeline(window, replayed(trace, window, step_ms), trace.syncs)
+    first, *others = re.split(r"(?<=[.!?]) (?=[A-Z0-9])", report.verdict)
+    return _template().render(
+        report=report,
+        first=first,
+        others=others,
+        run=_run(report),
+        numbers=list(_numbers(report)),
+        timeline=drawn,
+        legend=_legend(drawn),
+        findings=_findings(report),
+        bars=list(_bars(report)),
+        curves=list(_curves(history(trace))),
+        unseen=_unseen(report),
+        most=MOST_ROWS,
+        duration=duration,
+        css=Markup(_resource("page.css")),
+        js=Markup(_resource("page.js")),
+        report_json=_for_script(json_report.render(report)),
+        timeline_json=_for_script(
+            json.dumps(None if drawn is None else dataclasses.asdict(drawn), separators=(",", ":"))
+        ),
+    )
+
+
+def _template():
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_resource("page.html.j2"))
+
+
+def _resource(name: str) -> str:
+    return files("trainscope.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def _for_script(text: str) -> Markup:
+    """JSON that cannot end the script element around it, whatever names it holds."""
+    for sign, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"),
+                       ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):  # fmt: skip
+        text = text.replace(sign, code)
+    return Markup(text)
+
+
+def _run(report: Report) -> str:
+    run = report.run
+    steps = report.steps
+    parts = [
+        run.dir,
+        f"rank {run.rank} of {run.world_size}" if run.world_size > 1 else None,
+        "dry run" if run.dry_run else run.device,
+        f"torch {run.torch}" if run.torch else None,
+        f"{count_of(steps.count, 'step')}, counted by {steps.counted_by}"
+        if steps.count and steps.counted_by
+        else None,
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _numbers(report: Report) -> Iterator[tuple[str, str]]:
+    """The figures under the verdict."""
+    wall = report.steps.wall_ms
+    what_if = report.what_if
+    measured = what_if.baseline.measured_step_ms if what_if and what_if.baseline else None
+    if measured is not None:
+        yield duration(measured), "step now, no profiler on"
+    elif wall is not None:
+        live = report.run.source == "run"
+        yield duration(wall.median), "step (median)" if live else "step under the profiler"
+    if what_if is not None and what_if.removals:
+        best = what_if.removals[0]
+        yield duration(best.step_ms), "without its syncs (replayed)"
+        low, high = best.band or (best.speedup, best.speedup)
+        yield f"{best.speedup:.2f}x", f"gain; {low:.2f} to {high:.2f}"
+    if report.gpu is not None and report.idle is not None:
+        yield duration(report.idle.per_step_ms), "GPU idle a step, in the window"
+    blocked = [sync.blocked_ms_total for sync in report.syncs if sync.during == "training"]
+    known = [each for each in blocked if each is not None]
+    if known and report.steps.count:
+        yield duration(sum(known) / report.steps.count), "blocked a step; most of it is not lost"
+
+
+def _findings(report: Report) -> list[Finding]:
+    """Those that the tables above do not show."""
+    return [each for each in report.findings if not each.code.startswith("TS1")][:MOST_ROWS]
+
+
+def _bars(report: Report) -> Iterator[_Bar]:
+    if report.phases and report.steps.wall_ms is not None:
+        whole = sum(phase.per_step_ms.median for phase in report.phases)
+        parts = [
+            _Part(
+                phase.per_step_ms.median / whole,
+                KINDS.index(phase.name if phase.name in KINDS else "phase"),
+                f"{phase.name} {duration(phase.per_step_ms.median)}",
+            )
+            for phase in report.phases
+            if whole and phase.per_step_ms.median / whole > 0.001
+        ]
+        if parts:
+            yield _Bar("CPU, by phase", "; ".join(part.words for part in parts), parts)
+    gpu, idle = report.gpu, report.idle
+    if gpu is None or idle is None:
+        return
+    busy = sum(device.busy_ms_per_step for device in gpu.devices)
+    whole = busy + idle.per_step_ms
+    if not whole:
+        return
+    parts = [_Part(busy / whole, KINDS.index("kernel"), f"GPU busy {duration(busy)}")]
+    parts += [
+        _Part(ms / whole, KINDS.index(f"idle {cause}"), f"idle, {cause} {duration(ms)}")
+        for cause, ms in idle.causes.items()
+        if ms > 0.001 * whole
+    ]
+    yield _Bar("GPU, in the captured window", "; ".join(part.words for part in parts), parts)
+
+
+def _curves(found: History) -> Iterator[tuple[str, Markup, str]]:
+    if found.step_ms is not None and len(found.step_ms.step) > 1:
+        yield "step time, ms", curve(found.step_ms, " ms"), _left_out(found.step_ms)
+    for series in found.metrics:
+        if series.step:
+            yield series.name, curve(series), _left_out(series)
+
+
+def _left_out(series: Series) -> str:
+    return f"{count_of(series.left_out, 'value')} not finite" if series.left_out else ""
+
+
+def _legend(drawn: Timeline | None) -> list[dict[str, object]]:
+    """The kinds that the pictures show."""
+    if drawn is None:
+        return []
+    used = {kind for picture in drawn.pictures for lane in picture.lanes for kind in lane.kind}
+    return [
+        {"place": place, "words": _KIND_WORDS.get(KINDS[place], KINDS[place])}
+        for place in sorted(used)
+    ]
+
+
+def _unseen(report: Report) -> list[str]:
+    words = [] if report.detector is None else [*report.detector.disarmed]
+    words += [] if report.detector is None else report.detector.cannot_see
+    words += [] if report.gpu is None else report.gpu.problems
+    words += [] if report.capture is None else report.capture.missing
+    return [*words, *report.not_seen, *report.notes]
