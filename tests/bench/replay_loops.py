@@ -8,6 +8,7 @@ a program needs to be right (GradScaler's look at infinity, an action for an env
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 
@@ -21,12 +22,15 @@ __all__ = ["LOOPS", "Keep", "Step"]
 Keep = frozenset[str]
 Step = Callable[[], object]
 DEVICE = "cuda"
+CPU_WORK = float(os.environ.get("LOOPS_CPU_WORK", "1"))
+DEPTH = float(os.environ.get("LOOPS_DEPTH", "1"))
+"""Factors on the CPU work and the number of layers: other values are other loops."""
 
 
 def words(count: int) -> int:
     """CPU work as a tokenizer does it: about 0.1 ms for a count of 100."""
     chance = random.Random(count)
-    text = " ".join(str(chance.randrange(1000)) for _ in range(count))
+    text = " ".join(str(chance.randrange(1000)) for _ in range(round(CPU_WORK * count)))
     table: dict[str, int] = {}
     for word in text.split():
         table.setdefault(word, len(table))
@@ -35,7 +39,7 @@ def words(count: int) -> int:
 
 def mlp(width: int, layers: int, out: int | None = None) -> nn.Sequential:
     parts: list[nn.Module] = []
-    for _ in range(layers):
+    for _ in range(max(round(DEPTH * layers), 1)):
         parts += [nn.Linear(width, width), nn.GELU()]
     return nn.Sequential(*parts, nn.Linear(width, out or width)).to(DEVICE)
 
@@ -65,7 +69,9 @@ class Gpt(nn.Module):
     def __init__(self, width: int, heads: int, blocks: int, vocabulary: int = 4096) -> None:
         super().__init__()
         self.embed = nn.Embedding(vocabulary, width)
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(blocks)))
+        self.blocks = nn.Sequential(
+            *(Block(width, heads) for _ in range(max(round(DEPTH * blocks), 1)))
+        )
         self.head = nn.Linear(width, vocabulary)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
