@@ -11,6 +11,7 @@ from trainscope.record import ranges as ranges_module
 from trainscope.record import recorder as recorder_module
 from trainscope.record.ranges import Range
 from trainscope.record.recorder import Recorder
+from trainscope.record.unsure_rows import in_rows
 
 
 class Timeline:
@@ -37,7 +38,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 def rows(recorder: Recorder) -> list[tuple[int, str, int, int, int]]:
     names = list(recorder.names)
-    return [(step, names[name], *rest) for step, name, *rest in recorder.take_rows()]
+    return [(step, names[name], *rest) for step, name, *rest in in_rows(recorder.take_rows())]
 
 
 def test_a_step_holds_its_phases_and_their_ranges(recorder: Recorder) -> None:
@@ -175,7 +176,7 @@ def test_rows_that_nobody_takes_are_bounded_and_counted(
         with Range(recorder, "x"):
             pass
         recorder.end_step()
-    assert [row[0] for row in recorder.take_rows()] == [4, 4]
+    assert [row[0] for row in in_rows(recorder.take_rows())] == [4, 4]
     assert recorder.rows_dropped == 8
 
 

@@ -7,6 +7,20 @@ from collections.abc import Callable
 from trainscope.sync.loop import LoopState
 
 
+class WrittenRange:
+    """Opens and closes ranges of one name, as the recorder is asked to."""
+
+    def __init__(self, recorder: WrittenRanges, name: str) -> None:
+        self._recorder = recorder
+        self._name = name
+
+    def open(self) -> int:
+        return self._recorder.open(self._name)
+
+    def close(self, token: int) -> None:
+        self._recorder.close(token)
+
+
 class WrittenRanges:
     """``text`` of a forward with a nested module reads ``forward(encoder())``."""
 
@@ -19,6 +33,9 @@ class WrittenRanges:
         self.on_event: Callable[[str], object] | None = None
         self.open_names: list[str] = []
         self.written: list[str] = []
+
+    def range(self, name: str) -> WrittenRange:
+        return WrittenRange(self, name)
 
     def open(self, name: str) -> int:
         self.open_names.append(name)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Protocol
 
-from trainscope.record.unsure_rows import Row, UnsureRows
+from trainscope.record.ranges import Range
+from trainscope.record.unsure_rows import FIELDS, UnsureRows
 from trainscope.sync.loop import LoopState
 
 __all__ = [
@@ -18,13 +18,12 @@ __all__ = [
     "OTHER_NAMES",
     "STEP_NAME",
     "Recorder",
-    "Row",
     "TimelineDomain",
 ]
 
 STEP_NAME = "step"
 MAX_WAITING_ROWS = 1 << 20
-"""Rows that wait when nothing takes them away: about 200 MB; then they are dropped and counted."""
+"""Rows that wait when nothing takes them away: about 150 MB; then they are dropped and counted."""
 MAX_NAMES = 1 << 14
 """A range named anew in each step, by its file say, is no phase: what comes after so many names
 goes under one, and neither memory nor ``names.json`` grows with the run."""
@@ -46,8 +45,8 @@ class TimelineDomain(Protocol):
 class Recorder:
     """State machine of the ranges of the loop's thread; it never waits and never raises.
 
-    A range opened on another thread is not recorded: the steps are the loop's. ``rows`` is filled
-    here and emptied by the worker thread.
+    A range opened on another thread is not recorded: the steps are the loop's. ``rows``, of FIELDS
+    numbers each, is filled here and emptied by the worker thread.
     """
 
     def __init__(self, loop: LoopState | None = None, domain: TimelineDomain | None = None) -> None:
@@ -56,7 +55,7 @@ class Recorder:
         self._window: TimelineDomain | None = None
         self.shown = domain is not None
         """Whether a tool shows the ranges now, so that they cost more than a row."""
-        self.rows: deque[Row] = deque()
+        self.rows: list[int] = []
         self._unsure = UnsureRows(self.rows)
         self.rows_dropped = 0
         self.names: dict[str, int] = {STEP_NAME: 0}
@@ -71,8 +70,8 @@ class Recorder:
         """When the newest range ended."""
         self.over = False
         """Closed for good: nothing is recorded any more."""
-        self.stack: list[tuple[int, int, int, TimelineDomain | None]] = []
-        """The open ranges: step, name_id, start_ns, and the window that shows it."""
+        self.stack: list[tuple[int, int, TimelineDomain | None]] = []
+        """The open ranges: name_id, start_ns, and the window that shows it."""
         self._keep = True
         self.base = 0
         """How many ranges were open when the step began; 0 outside a step."""
@@ -115,6 +114,10 @@ class Recorder:
         self.shown = window is not None or self._domain is not None
 
     # ---- ranges -------------------------------------------------------------------------------
+    def range(self, name: str) -> Range:
+        """Return what opens and closes ranges of that name, on the loop's thread, most cheaply."""
+        return Range(self, name)
+
     def open(self, name: str) -> int:
         """Open a range on the loop's thread; return the token that closes it (-1: not recorded)."""
         loop = self.loop
@@ -130,7 +133,7 @@ class Recorder:
         depth = len(stack)
         if depth == self.phase_depth:
             loop.phase = name
-        stack.append((self.step, name_id, perf_counter_ns(), window))
+        stack.append((name_id, perf_counter_ns(), window))
         return depth
 
     def close(self, token: int) -> None:
@@ -148,9 +151,10 @@ class Recorder:
                 self.end_step()
                 base = 0
         while len(stack) > token:
-            step, name_id, start_ns, window = stack.pop()
+            name_id, start_ns, window = stack.pop()
             if self._keep:
-                self.rows.append((step, name_id, len(stack) + 1 - base, start_ns, end_ns))
+                # a step's own ranges end with it, so what ends now is of the step that is open
+                self.rows.extend((self.step, name_id, len(stack) + 1 - base, start_ns, end_ns))
             if window is not None:
                 window.pop()
             if self._domain is not None:
@@ -164,7 +168,7 @@ class Recorder:
         if self.step >= 0 or not 0 <= token < len(self.stack):
             self.close(token)
             return
-        _step, name_id, start_ns, _window = self.stack[token]
+        name_id, start_ns, _window = self.stack[token]
         self._keep = False
         self.close(token)
         self._keep = True
@@ -174,19 +178,19 @@ class Recorder:
     def close_named(self, name_id: int) -> None:
         """Close the innermost open range of that name, and any left open inside it."""
         for token in range(len(self.stack) - 1, -1, -1):
-            if self.stack[token][1] == name_id:
+            if self.stack[token][0] == name_id:
                 self.close(token)
                 return
 
     # ---- steps --------------------------------------------------------------------------------
-    def begin_step(self, step: int) -> None:
-        """Open step number ``step``; a step left open before it is closed first."""
+    def begin_step(self, step: int) -> int:
+        """Open step number ``step`` and return when; one left open before it is closed first."""
         loop = self.loop
         loop.thread_id = get_ident()
         if self.step >= 0:
             self.end_step()
-        if len(self.rows) > MAX_WAITING_ROWS:
-            self.rows_dropped += len(self.rows)
+        if len(self.rows) > MAX_WAITING_ROWS * FIELDS:
+            self.rows_dropped += len(self.rows) // FIELDS
             self.rows.clear()
         loop.phase = None
         loop.evaluating = False
@@ -199,9 +203,10 @@ class Recorder:
         window = self._step_window = self._window
         if window is not None:
             window.push(f"{STEP_NAME} {step}")
-        self._step_start_ns = perf_counter_ns()
+        start_ns = self._step_start_ns = perf_counter_ns()
         # last: interrupted before, the step has not begun, and none gets another's start
         self.step = loop.step = step
+        return start_ns
 
     def end_step(self, *, keep: bool = True, end_ns: int | None = None) -> None:
         """Close the step and its ranges; ``keep=False`` leaves no row, as if it had not begun.
@@ -222,9 +227,10 @@ class Recorder:
         self.base = 0
         self.phase_depth = -1
         self._keep = True
-        self._unsure.end_step(keep)
+        if self._unsure.step is not None:
+            self._unsure.end_step(keep)
         if keep:
-            self.rows.append((step, 0, 0, self._step_start_ns, end_ns))
+            self.rows.extend((step, 0, 0, self._step_start_ns, end_ns))
             self.steps_done += 1
             self._step_end_ns = end_ns
         if self._step_window is not None:
@@ -271,6 +277,6 @@ class Recorder:
         self.shown = True  # so that a range that the program has kept asks `open`
 
     # ---- inside -------------------------------------------------------------------------------
-    def take_rows(self) -> list[Row]:
-        """Take away the finished rows; safe on another thread while the loop goes on."""
+    def take_rows(self) -> list[int]:
+        """Take away the finished rows' numbers; safe on another thread while the loop goes on."""
         return self._unsure.take()

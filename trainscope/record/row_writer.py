@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trainscope.record.recorder import MAX_WAITING_ROWS, Recorder, Row
+from trainscope.record.recorder import MAX_WAITING_ROWS, Recorder
+from trainscope.record.unsure_rows import FIELDS, in_rows
 from trainscope.trace.run_dir import RunDirectory
 
 __all__ = ["RowWriter"]
@@ -18,7 +19,7 @@ class RowWriter:
         self._recorder = recorder
         self._directory = directory
         self._names_written = 0
-        self._waiting: list[Row] = []
+        self._waiting: list[int] = []
         self.refused = 0
         """How many ranges the disk did not take at the last try."""
 
@@ -30,8 +31,8 @@ class RowWriter:
         """
         recorder, waiting = self._recorder, self._waiting
         waiting += recorder.take_rows()
-        if len(waiting) > MAX_WAITING_ROWS:
-            recorder.rows_dropped += len(waiting)
+        if len(waiting) > MAX_WAITING_ROWS * FIELDS:
+            recorder.rows_dropped += len(waiting) // FIELDS
             waiting.clear()
         try:
             names = list(recorder.names)
@@ -39,7 +40,8 @@ class RowWriter:
                 self._directory.write_names(names)
                 self._names_written = len(names)
             while waiting:
-                self._directory.append_rows(waiting[:_ROWS_AT_ONCE])
-                del waiting[:_ROWS_AT_ONCE]
+                at_once = waiting[: _ROWS_AT_ONCE * FIELDS]
+                self._directory.append_rows(list(in_rows(at_once)))
+                del waiting[: len(at_once)]
         finally:
-            self.refused = len(waiting)
+            self.refused = len(waiting) // FIELDS

@@ -57,10 +57,9 @@ class Session:
                 f"{self.directory.path}"
             )
         self.recorder = Recorder(domain=nvtx.open_domain())
-        self.recorder.loop.h2d = partial(self.range, "h2d")
-        self.detector = SyncDetector(
-            settings.sync, dry_run=settings.dry_run, loop=self.recorder.loop
-        )
+        self._loop = self.recorder.loop
+        self._loop.h2d = partial(self.range, "h2d")
+        self.detector = SyncDetector(settings.sync, dry_run=settings.dry_run, loop=self._loop)
         self.capture = (
             None
             if settings.schedule is None
@@ -119,18 +118,18 @@ class Session:
         if not self._open:
             return
         try:
-            if self.recorder.step >= 0:
+            recorder = self.recorder
+            if recorder.step >= 0:
                 self.end_step()
             step = self._next_step
             capture = self.capture
             if capture is not None:
                 capture.begin_step(step)
-                self.recorder.window = self._annotations if capture.in_window else None
+                recorder.window = self._annotations if capture.in_window else None
             began_ns = perf_counter_ns()
             self.detector.begin_step(step)
             self.hooks.begin_step()
-            self.recorder.begin_step(step)
-            self.own_ns += perf_counter_ns() - began_ns
+            self.own_ns += recorder.begin_step(step) - began_ns
         except Exception as fault:
             self._give_up(fault)
 
@@ -139,12 +138,13 @@ class Session:
         if not self._open:
             return
         began_ns = perf_counter_ns()
-        step = self.recorder.step
+        recorder = self.recorder
+        step = recorder.step
+        if step < 0:
+            return
         try:
-            if step < 0:
-                return
             self._next_step = step + 1  # first: an interrupt here must not give a number twice
-            self.recorder.end_step(end_ns=end_ns)
+            recorder.end_step(end_ns=began_ns if end_ns is None else end_ns)
             self.metrics.end_step(step)
         except TrainscopeError:
             raise  # a NaN that the user asked to be stopped at
@@ -170,7 +170,7 @@ class Session:
         The steps are the loop's, so what other threads do in the meantime is not recorded.
         Raises ConfigError for a name that is no string.
         """
-        if get_ident() != self.recorder.loop.thread_id or not self._open:
+        if get_ident() != self._loop.thread_id or not self._open:
             return NullRange()
         if not isinstance(name, str):
             raise ConfigError(
@@ -179,7 +179,7 @@ class Session:
             )
         found = self._ranges.get(name)
         if found is None:
-            found = Range(self.recorder, name)
+            found = self.recorder.range(name)
             if len(self._ranges) < MAX_NAMES and len(name) <= MAX_NAME_LENGTH:
                 self._ranges[name] = found
         return found

@@ -40,11 +40,15 @@ class Steps(Generic[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         recorder = self._recorder
+        if recorder.over:  # nothing is recorded any more
+            yield from self._loader
+            return
+        data = recorder.range("data")
         batches = iter(self._loader)
         while True:
             self._begin()
             step = recorder.step
-            data = recorder.open("data")
+            token = data.open()
             try:
                 batch = next(batches)
             except StopIteration:
@@ -53,7 +57,7 @@ class Steps(Generic[Batch]):
             except BaseException:
                 self._end_quietly(step)
                 raise
-            recorder.close(data)
+            data.close(token)
             try:
                 yield batch
             except BaseException:  # a break or a dropped iterator

@@ -3,66 +3,83 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 
-__all__ = ["MAX_KEPT", "Row", "UnsureRows"]
+__all__ = ["FIELDS", "MAX_KEPT", "Row", "UnsureRows", "in_rows"]
 
 Row = tuple[int, int, int, int, int]
 """(step, name_id, depth, start_ns, end_ns); depth 0 is the step itself, step -1 is outside."""
+
+FIELDS = 5
+"""Numbers of a row. Where many rows wait they are numbers one after the other, not tuples: those
+would have Python's garbage collector come round in the user's loop."""
 
 MAX_KEPT = 64
 """More than the fetches in the first turn of a loop, also of one with several loaders."""
 
 
-class UnsureRows:
-    """What is taken away from ``rows``, the recorder's, is only what is known.
+def in_rows(numbers: Iterable[int]) -> Iterator[Row]:
+    """The rows whose numbers come one after the other."""
+    each = iter(numbers)
+    return zip(each, each, each, each, each, strict=True)
 
-    All but ``take`` is called on the loop's thread.
+
+class UnsureRows:
+    """What is taken away from ``numbers``, the recorder's rows, is only what is known.
+
+    All but ``take`` is called on the loop's thread. Every change of ``numbers`` is one call, which
+    no other thread sees half of.
     """
 
-    def __init__(self, rows: deque[Row]) -> None:
-        self._rows = rows
+    def __init__(self, numbers: list[int]) -> None:
+        self._numbers = numbers
         self._kept: deque[Row] = deque()
         self.step: int | None = None
         """The open step, while it may yet be dropped: its rows would then be in none."""
 
-    def take(self) -> list[Row]:
+    def take(self) -> list[int]:
         """Take away the rows that are known; safe on another thread."""
-        rows = self._rows
-        taken: list[Row] = []
-        with suppress(IndexError):  # empty, or the loop has just thrown away what was too much
-            while rows[0][0] != self.step:
-                taken.append(rows.popleft())
+        numbers = self._numbers
+        end = len(numbers)  # first: what is added after it may be of a step that begins just now
+        step = self.step
+        if step is not None:
+            steps = numbers[:end:FIELDS]
+            if step in steps:
+                end = steps.index(step) * FIELDS
+        taken = numbers[:end]
+        del numbers[: len(taken)]
         return taken
 
     def end_step(self, kept: bool) -> None:
-        """The open step has ended; where it is not ``kept``, its rows are in no step."""
+        """The step that was not sure has ended; where it is not ``kept``, its rows are in none."""
         step = self.step
-        if step is not None and not kept:
-            rows = self._rows
-            own: list[Row] = []
+        if not kept:
+            numbers = self._numbers
+            at = -FIELDS
             # none but the open step's is at the end, and those are not taken away
             with suppress(IndexError):  # all that was known has just been taken away
-                while rows[-1][0] == step:
-                    own.append(rows.pop())
-            rows.extend((-1, *row[1:]) for row in reversed(own))
+                while numbers[at] == step:
+                    numbers[at] = -1
+                    at -= FIELDS
         self.step = None
 
     def keep(self, row: Row) -> None:
         """A row of no step, which may be the next one's; of too many the oldest is not."""
         self._kept.append(row)
         if len(self._kept) > MAX_KEPT:
-            self._rows.append(self._kept.popleft())
+            self._numbers.extend(self._kept.popleft())
 
     def give(self, step: int, start_ns: int) -> None:
         """Of those kept, what began from ``start_ns`` on is the step's, the rest in none."""
         while self._kept:
             row = self._kept.popleft()
-            self._rows.append((step, row[1], 1, *row[3:]) if row[3] >= start_ns else row)
+            self._numbers.extend((step, row[1], 1, *row[3:]) if row[3] >= start_ns else row)
 
     def give_up(self) -> None:
         """There will be no more steps: what is kept is in none."""
-        self._rows.extend(self._kept)
+        self._numbers.extend(chain.from_iterable(self._kept))
         self._kept.clear()
         self.step = None
 

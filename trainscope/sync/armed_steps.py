@@ -21,8 +21,12 @@ class ArmedSteps:
 
     def begin(self, step: int, hidden: str | None) -> None:
         """Begin `step`; `hidden` is what disarmed the detector since the last call, or None."""
-        self.end(hidden)
-        self.running = step
+        if hidden is None and self.running is not None:
+            self.running = step  # first: an interrupt may lose a step, not count it twice
+            self.count += 1
+        else:
+            self.end(hidden)
+            self.running = step
 
     def end(self, hidden: str | None) -> None:
         """End the running step, if any."""

@@ -131,8 +131,10 @@ class Hooks:
 
     def begin_step(self) -> None:
         """Forget calls under way; where steps are inferred, one may begin in the middle of them."""
-        if self._ranges.recorder.on_event is None:
-            self._ranges.forget_calls()
+        ranges = self._ranges
+        if ranges.recorder.on_event is None:
+            ranges.in_forward = ranges.in_backward = ranges.in_optimizer = ranges.in_fetch = False
+            ranges.turn += 1
 
     def remove(self) -> None:
         """Take every hook away; ``not_seen`` names what must stay because other code wrapped it."""

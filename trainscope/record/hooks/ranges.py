@@ -14,10 +14,22 @@ from torch._guards import TracingContext
 from trainscope.notice import warn
 from trainscope.sync.loop import LoopState
 
-__all__ = ["LoopRanges", "RangeRecorder"]
+__all__ = ["LoopRanges", "NamedRange", "RangeRecorder"]
 
 _running_backward = torch._C._current_graph_task_id  # -1 when this thread runs no backward
 _dispatch_modes = torch._C._len_torch_dispatch_stack
+
+
+class NamedRange(Protocol):
+    """What opens and closes ranges of one name, on the loop's thread."""
+
+    def open(self) -> int:
+        """Begin a range; the token closes it."""
+        ...
+
+    def close(self, token: int) -> None:
+        """End a range, and any that was left open inside it."""
+        ...
 
 
 class RangeRecorder(Protocol):
@@ -30,16 +42,16 @@ class RangeRecorder(Protocol):
     optimizer_steps: int
     on_event: Callable[[str], object] | None
 
+    def range(self, name: str) -> NamedRange:
+        """What opens and closes ranges of that name."""
+        ...
+
     def open(self, name: str) -> int:
         """Begin a range; the token closes it."""
         ...
 
-    def close(self, token: int) -> None:
-        """End a range, and any that was left open inside it."""
-        ...
-
     def close_aside(self, token: int) -> None:
-        """The same for one whose step is not known yet."""
+        """End a range whose step is not known yet."""
         ...
 
 
@@ -89,33 +101,6 @@ class LoopRanges:
             or _running_backward() != -1
             or (_dispatch_modes() > 0 and _compiling())
         )
-
-    def forget_calls(self) -> None:
-        """No call is under way: an interrupt may have kept the end of one from being told."""
-        self.in_forward = self.in_backward = self.in_optimizer = self.in_fetch = False
-        self.turn += 1
-
-    def open(self, name: str, event: str) -> int:
-        """Announce ``event`` to whoever infers the steps, then open the range."""
-        recorder = self.recorder
-        if recorder.on_event is not None:
-            recorder.on_event(event)
-        return recorder.open(name)
-
-    def close(self, token: int) -> None:
-        """Close a range; never raises an ``Exception``."""
-        try:
-            self.recorder.close(token)
-        except Exception as error:
-            self.fail(error)
-
-    def count_backward(self) -> None:
-        """Count a training backward, and its step once."""
-        self.recorder.backwards += 1
-        step = self.recorder.step
-        if step < 0 or step != self.last_backward_step:
-            self.last_backward_step = step
-            self.backward_steps += 1
 
     def fail(self, error: Exception) -> None:
         """Turn all hooks of this recorder off, with one warning, because of an error of ours."""

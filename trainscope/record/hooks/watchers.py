@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
-from trainscope.record.hooks.ranges import LoopRanges
+from trainscope.record.hooks.ranges import LoopRanges, NamedRange
 
 __all__ = ["BackwardWatcher", "EveryModelWatcher", "ForwardWatcher", "ModuleWatcher", "StepWatcher"]
 
@@ -21,10 +21,12 @@ class ForwardWatcher:
     as evaluation too. Recomputation under activation checkpointing opens no range.
     """
 
-    __slots__ = ("calls", "label", "ranges", "seen_at", "seen_step")
+    __slots__ = ("_evaluation", "_forward", "calls", "label", "ranges", "seen_at", "seen_step")
 
     def __init__(self, ranges: LoopRanges, label: str) -> None:
         self.ranges = ranges
+        self._forward = ranges.recorder.range("forward")
+        self._evaluation = ranges.recorder.range("evaluation")
         self.label = label
         self.calls = 0
         self.seen_at = 0
@@ -32,24 +34,27 @@ class ForwardWatcher:
         self.seen_step = -1
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
-        """The recorder's token, and what ``evaluating`` was; None inside another forward."""
+        """The range's token, and what ``evaluating`` was; None inside another forward."""
         ranges = self.ranges
         if ranges.in_forward or ranges.elsewhere():
             return None
-        loop = ranges.loop
+        recorder, loop = ranges.recorder, ranges.loop
         was_evaluating = loop.evaluating
         try:
-            trains = getattr(target, "training", True)
-            loop.eval_mode = not trains
-            if trains and is_grad_enabled():
-                token = ranges.open("forward", "forward")
-                ranges.recorder.forwards += 1
+            in_train_mode = getattr(target, "training", True)
+            loop.eval_mode = not in_train_mode
+            trains = in_train_mode and is_grad_enabled()
+            if recorder.on_event is not None:
+                recorder.on_event("forward" if trains else "evaluation")
+            if trains:
+                token = self._forward.open()
+                recorder.forwards += 1
             else:
-                token = ranges.open("evaluation", "evaluation")
+                token = self._evaluation.open()
                 loop.evaluating = True
             self.calls += 1
             self.seen_at = ranges.backward_steps
-            self.seen_step = ranges.recorder.step
+            self.seen_step = recorder.step
             ranges.in_forward = True
         except Exception as error:
             loop.evaluating = was_evaluating
@@ -62,7 +67,10 @@ class ForwardWatcher:
         ranges = self.ranges
         ranges.in_forward = False
         ranges.loop.evaluating = token[1]
-        ranges.close(token[0])
+        try:
+            self._forward.close(token[0])  # whichever it was: the token says
+        except Exception as error:
+            ranges.fail(error)
 
 
 class EveryModelWatcher(ForwardWatcher):
@@ -94,22 +102,25 @@ class EveryModelWatcher(ForwardWatcher):
 class ModuleWatcher:
     """A submodule's call inside a forward of a wrapped model is a range named by its path."""
 
-    __slots__ = ("name", "ranges", "running_in", "seen")
+    __slots__ = ("_range", "name", "ranges", "running_in", "seen")
 
     def __init__(self, ranges: LoopRanges, name: str) -> None:
         self.ranges = ranges
         self.name = name
+        self._range: NamedRange | None = None  # a name that is never seen takes no number
         self.running_in = -1
         """The turn in which it runs."""
         self.seen = False
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
-        """The recorder's token; None outside a forward, and for a module that calls itself."""
+        """The range's token; None outside a forward, and for a module that calls itself."""
         ranges = self.ranges
         if self.running_in == ranges.turn or not ranges.in_forward or ranges.elsewhere():
             return None
         try:
-            token = ranges.recorder.open(self.name)
+            if self._range is None:
+                self._range = ranges.recorder.range(self.name)
+            token = self._range.open()
         except Exception as error:
             ranges.fail(error)
             return None
@@ -120,36 +131,44 @@ class ModuleWatcher:
     def end(self, token: Any) -> None:
         """Close the range."""
         self.running_in = -1
-        self.ranges.close(token)
+        try:
+            if self._range is not None:
+                self._range.close(token)
+        except Exception as error:
+            self.ranges.fail(error)
 
 
 class StepWatcher:
     """An optimizer's outermost ``step`` is the range ``optimizer``, any inside it part of that."""
 
-    __slots__ = ("calls", "label", "ranges", "seen_at", "seen_step")
+    __slots__ = ("_range", "calls", "label", "ranges", "seen_at", "seen_step")
 
     def __init__(self, ranges: LoopRanges, label: str) -> None:
         self.ranges = ranges
+        self._range = ranges.recorder.range("optimizer")
         self.label = label
         self.calls = 0
         self.seen_at = 0
         self.seen_step = -1
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
-        """The recorder's token; None inside another optimizer's step."""
+        """The range's token; None inside another optimizer's step."""
         ranges = self.ranges
         if ranges.elsewhere():
             return None
+        recorder = ranges.recorder
         try:
             token = None
             if not ranges.in_optimizer:
-                token = ranges.open("optimizer", "optimizer")
-                ranges.recorder.optimizer_steps += 1
+                if recorder.on_event is not None:
+                    recorder.on_event("optimizer")
+                token = self._range.open()
+                recorder.optimizer_steps += 1
                 ranges.loop.eval_mode = False
                 ranges.in_optimizer = True
             self.calls += 1
             self.seen_at = ranges.backward_steps
-            self.seen_step = ranges.recorder.step
+            self.seen_step = recorder.step
         except Exception as error:
             ranges.fail(error)
             return None
@@ -157,8 +176,12 @@ class StepWatcher:
 
     def end(self, token: Any) -> None:
         """Close the range."""
-        self.ranges.in_optimizer = False
-        self.ranges.close(token)
+        ranges = self.ranges
+        ranges.in_optimizer = False
+        try:
+            self._range.close(token)
+        except Exception as error:
+            ranges.fail(error)
 
 
 class BackwardWatcher:
@@ -168,20 +191,28 @@ class BackwardWatcher:
     counted; ``torch.autograd.grad`` is not.
     """
 
-    __slots__ = ("ranges",)
+    __slots__ = ("_range", "ranges")
 
     def __init__(self, ranges: LoopRanges) -> None:
         self.ranges = ranges
+        self._range = ranges.recorder.range("backward")
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
-        """The recorder's token; None for a backward inside another."""
+        """The range's token; None for a backward inside another."""
         ranges = self.ranges
         if ranges.in_backward or ranges.elsewhere():
             return None
+        recorder = ranges.recorder
         try:
-            token = ranges.open("backward", "backward" if target else "grad")
+            if recorder.on_event is not None:
+                recorder.on_event("backward" if target else "grad")
+            token = self._range.open()
             if target:
-                ranges.count_backward()
+                recorder.backwards += 1
+                step = recorder.step
+                if step < 0 or step != ranges.last_backward_step:
+                    ranges.last_backward_step = step
+                    ranges.backward_steps += 1
                 ranges.loop.eval_mode = False
             ranges.in_backward = True
         except Exception as error:
@@ -191,5 +222,9 @@ class BackwardWatcher:
 
     def end(self, token: Any) -> None:
         """Close the range."""
-        self.ranges.in_backward = False
-        self.ranges.close(token)
+        ranges = self.ranges
+        ranges.in_backward = False
+        try:
+            self._range.close(token)
+        except Exception as error:
+            ranges.fail(error)
