@@ -246,13 +246,57 @@ def test_a_loop_within_a_step_ends_that_step(tmp_path: Path) -> None:
         for _ in scope.steps(range(2)):
             with scope.phase("outer"):
                 assert list(scope.steps(range(2))) == [0, 1]
+        with scope.step(), scope.phase("outer"):
+            assert list(scope.steps(range(2))) == [0, 1]
+    trace = ts.load(tmp_path / "run")
+    assert trace.ranges.step[trace.ranges.depth == 0].tolist() == list(range(9))
+    assert rows(tmp_path / "run") == {("step", 0): 9, ("data", 1): 8, ("outer", 1): 3}
+
+
+def test_a_step_within_a_step_is_none_and_told_once(tmp_path: Path) -> None:
+    with (
+        ts.Scope(tmp_path / "run") as scope,
+        pytest.warns(RuntimeWarning, match=r"scope\.step\(\) within a step") as warned,
+    ):
+        for _ in scope.steps(range(2)):
+            with scope.step(), scope.phase("inner"):
+                pass
+            with pytest.raises(KeyError), scope.step():
+                raise KeyError
+            with scope.phase("rest"):
+                pass
         with scope.step(), scope.phase("outer"), scope.step(), scope.phase("inner"):
             pass
-    trace = ts.load(tmp_path / "run")
-    assert trace.ranges.step[trace.ranges.depth == 0].tolist() == list(range(8))
+        with (again := scope.step()), again, scope.phase("last"):
+            pass
+    assert [(w.filename, "of scope.steps(loader) (step 0)" in str(w.message)) for w in warned] == [
+        (__file__, True)
+    ]
     assert rows(tmp_path / "run") == {
-        **{("step", 0): 8, ("data", 1): 6, ("outer", 1): 3, ("inner", 1): 1}
+        **{("step", 0): 4, ("data", 1): 2, ("inner", 1): 2, ("rest", 1): 2},
+        **{("outer", 1): 1, ("inner", 2): 1, ("last", 1): 1},
     }
+    assert ts.load(tmp_path / "run").info.counted_by == "scope.step"
+
+
+def test_a_step_in_a_loop_is_counted_as_the_loop_s(tmp_path: Path) -> None:
+    with ts.Scope(tmp_path / "run") as scope, pytest.warns(RuntimeWarning, match="begins no step"):
+        for _ in scope.steps(range(3)):
+            with scope.step():
+                pass
+    assert ts.load(tmp_path / "run").info.counted_by == "scope.steps"
+
+
+def test_after_a_step_that_was_left_open_comes_the_next(tmp_path: Path) -> None:
+    with ts.Scope(tmp_path / "run") as scope:
+        left = iter(scope.steps(range(3)))
+        next(left)
+        del left
+        for _ in range(2):
+            scope.step().__enter__()  # as a Ctrl-C before the block leaves it
+        with scope.step():
+            pass
+    assert rows(tmp_path / "run") == {("step", 0): 4, ("data", 1): 1}
 
 
 # ---- what ends the loop goes first --------------------------------------------------------------

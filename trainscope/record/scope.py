@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from trainscope.errors import ConfigError
-from trainscope.record.ranges import NullRange, Range, StepRange
+from trainscope.record.one_step import OneStep, OpenStep
+from trainscope.record.ranges import NullRange, Range
 from trainscope.record.schedule import Schedule
 from trainscope.record.session import Session
 from trainscope.record.settings import Settings, checked_sinks, switched_off
@@ -83,6 +84,7 @@ class Scope:
         if self.enabled and stand_in.step_aside():
             settings = settings.model_copy(update={"dry_run": True})
         self._session = Session(settings, checked_sinks(sinks)) if self.enabled else None
+        self._open_step = None if self._session is None else OpenStep(self._session)
 
     # ---- around the loop ----------------------------------------------------------------------
     def wrap(
@@ -99,22 +101,25 @@ class Scope:
         return model
 
     def steps(self, loader: Iterable[Batch]) -> Iterable[Batch]:
-        """Iterate the loader, each turn a step with a ``data`` phase; drives the schedule."""
-        session = self._session
-        if session is None:
+        """Iterate the loader, each turn a step with a ``data`` phase; drives the schedule.
+
+        Begun within a step it ends that one: its own turns are the steps then.
+        """
+        session, open_step = self._session, self._open_step
+        if session is None or open_step is None:
             return loader
         session.counted_by = "scope.steps"
         return Steps(
-            loader, session.recorder, session.begin_step, session.end_step, session.drop_step
+            loader, session.recorder, open_step.by_loop(), session.end_step, session.drop_step
         )
 
-    def step(self) -> StepRange | NullRange:
-        """``with scope.step():`` one step of a loop that has no loader."""
-        session = self._session
-        if session is None:
-            return NullRange()
-        session.counted_by = "scope.step"
-        return StepRange(session.begin_step, session.end_step)
+    def step(self) -> OneStep | NullRange:
+        """``with scope.step():`` one step of a loop that has no loader.
+
+        Within a step it is none: the step around it goes on, and one warning says so.
+        """
+        open_step = self._open_step
+        return NullRange() if open_step is None else OneStep(open_step)
 
     def phase(self, name: str) -> Range | NullRange:
         """``with scope.phase("forward"):`` a top-level part of the step."""
