@@ -6,8 +6,6 @@ import gzip
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.autograd.profiler as autograd_profiler
+from warm import warm
 
 from trainscope.record.capture import Capture
 from trainscope.record.schedule import Schedule
@@ -243,14 +242,14 @@ def test_a_folder_that_is_gone_warns_once_and_the_loop_goes_on(tmp_path: Path) -
     assert "capturing stopped: OSError: torch.profiler could not write" in capture.state().note
 
 
-def test_a_full_disk_leaves_no_torn_file(tmp_path: Path) -> None:
-    program = f"""
+def test_a_full_disk_leaves_no_torn_file(place: Path) -> None:
+    program = """
 import resource, signal, sys, warnings
 from pathlib import Path
 import torch
 from trainscope.record.capture import Capture
 from trainscope.record.schedule import Schedule
-capture = Capture(Schedule(active=1), Path({str(tmp_path)!r}), environ={{}})
+capture = Capture(Schedule(active=1), Path("traces"), environ={})
 capture.begin_step(0)
 for _ in range(200): torch.ones(3) + 1
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -260,10 +259,12 @@ with warnings.catch_warnings(record=True) as caught:
     capture.end_step(0)
 print([str(w.message)[:28] for w in caught], capture.state().windows[0].file)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "['trainscope stopped capturing'] None"
-    assert list(tmp_path.iterdir()) == []
+    (place / "traces").mkdir()
+    (place / "train.py").write_text(program)
+    done = warm((str(place / "train.py"),), cwd=place).end()
+    assert done.status == 0, done.err
+    assert done.out.strip() == "['trainscope stopped capturing'] None"
+    assert list((place / "traces").iterdir()) == []
 
 
 def test_warnings_turned_into_errors_do_not_reach_the_loop(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 import torch
 import torch.autograd.profiler as autograd_profiler
 from torch.profiler import ProfilerActivity, profile, schedule
+from warm import warm
 
 from trainscope.record.capture import Capture
 from trainscope.record.capture.foreign import other_profiler
@@ -166,7 +165,7 @@ def test_which_of_theirs_are_in_use() -> None:
     assert other_profiler() is None
 
 
-def test_without_right_of_way_theirs_would_crash() -> None:
+def test_without_right_of_way_theirs_would_crash(place: Path) -> None:
     """Why the search for a session in its warm-up is worth its time: torch itself dies of it."""
     program = (
         "import torch; from torch.profiler import profile, ProfilerActivity as A\n"
@@ -174,7 +173,8 @@ def test_without_right_of_way_theirs_would_crash() -> None:
         "with profile(activities=[A.CPU]): torch.ones(3)\n"
         "theirs.start_trace(); theirs.stop_trace(); theirs.events(); print('survived')"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    if "survived" in done.stdout:
+    (place / "train.py").write_text(program)
+    done = warm((str(place / "train.py"),), cwd=place).end()
+    if "survived" in done.out:
         pytest.skip("this torch survives two sessions, one in its warm-up")
-    assert done.returncode != 0
+    assert done.status != 0

@@ -6,17 +6,17 @@ import copy
 import gc
 import io
 import pickle
-import subprocess
-import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed.fsdp
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from warm import warm
 from written_ranges import WrittenRanges
 
 from trainscope.errors import ConfigError
@@ -303,7 +303,7 @@ LOAD_WITHOUT_US = """
 import sys
 sys.modules["trainscope"] = None
 import io, pickle, torch
-data = sys.stdin.buffer.read()
+data = open("model", "rb").read()
 if sys.argv[1] == "save":
     model = torch.load(io.BytesIO(data), weights_only=False)
 else:
@@ -313,7 +313,7 @@ print(float(model(torch.ones(2, 4)).sum()))
 
 
 @pytest.mark.parametrize("how", ["pickle", "save"])
-def test_it_pickles_and_loads_where_trainscope_is_not(hooks: Hooks, how: str) -> None:
+def test_it_pickles_and_loads_where_trainscope_is_not(hooks: Hooks, how: str, place: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     hooks.add_model(model, module_depth=1)
     buffer = io.BytesIO()
@@ -322,13 +322,11 @@ def test_it_pickles_and_loads_where_trainscope_is_not(hooks: Hooks, how: str) ->
     else:
         pickle.dump(model, buffer)
     assert b"trainscope" not in buffer.getvalue()
-    loaded = subprocess.run(
-        [sys.executable, "-c", LOAD_WITHOUT_US, how],
-        input=buffer.getvalue(),
-        capture_output=True,
-        check=True,
-    )
-    assert float(loaded.stdout) == pytest.approx(model(X).sum().item())
+    (place / "model").write_bytes(buffer.getvalue())
+    (place / "train.py").write_text(LOAD_WITHOUT_US)
+    loaded = warm((str(place / "train.py"),), how, cwd=place).end()
+    assert loaded.status == 0, loaded.err
+    assert float(loaded.out) == pytest.approx(model(X).sum().item())
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from warm import warm
 
 import trainscope as ts
 from trainscope.errors import ConfigError
@@ -210,17 +209,17 @@ def test_logging_after_close_warns_and_loses_nothing_written(tmp_path: Path) -> 
     assert [json.loads(line)["x"] for line in lines] == [1.0]
 
 
-def test_a_run_killed_outright_keeps_what_was_flushed(tmp_path: Path) -> None:
+def test_a_run_killed_outright_keeps_what_was_flushed(place: Path) -> None:
     script = (
         "import os, sys, time, trainscope as ts\n"
-        "scope = ts.Scope(sys.argv[1])\n"
+        "scope = ts.Scope('run')\n"
         "for _ in scope.steps(range(5)):\n"
         "    scope.log(x=1.0)\n"
         "time.sleep(2)\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "run")], timeout=120)
-    assert done.returncode == -9
-    report = ts.analyze(ts.load(tmp_path / "run"))
+    (place / "train.py").write_text(script)
+    assert warm((str(place / "train.py"),), cwd=place).end().status == -9
+    report = ts.analyze(ts.load(place / "run"))
     assert report.steps.count == 5
-    assert len((tmp_path / "run/rank0/metrics.jsonl").read_text().splitlines()) == 5
+    assert len((place / "run/rank0/metrics.jsonl").read_text().splitlines()) == 5

@@ -6,10 +6,12 @@ Each child goes on to the program as if nothing had been; ``warm.py`` beside thi
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import socket
 import sys
+import traceback
 
 LOADED = ("torch._dynamo", "torch.utils.data", "pydantic", "rich.console", "typer", "msgspec")
 
@@ -39,9 +41,18 @@ def fork_for_each_request(channel: socket.socket) -> None:
     sys.path.remove(os.path.dirname(__file__))
 
 
+def wait_for_requests(channel: socket.socket) -> None:
+    """Load what the programs need, and fork. A fault ends this Python: it runs no program."""
+    try:
+        for name in LOADED:
+            importlib.import_module(name)
+        gc.freeze()  # the children's collections leave what is loaded alone, and its pages shared
+        assert len(os.listdir("/proc/self/task")) == 1, "a fork would lack a thread"
+        fork_for_each_request(channel)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
 if "TRAINSCOPE_WARM_CHANNEL" in os.environ:
-    for name in LOADED:
-        __import__(name)
-    gc.freeze()  # the children's collections leave what is loaded alone, and their pages shared
-    assert len(os.listdir("/proc/self/task")) == 1, "a fork would lack a thread"
-    fork_for_each_request(socket.socket(fileno=int(os.environ["TRAINSCOPE_WARM_CHANNEL"])))
+    wait_for_requests(socket.socket(fileno=int(os.environ["TRAINSCOPE_WARM_CHANNEL"])))
