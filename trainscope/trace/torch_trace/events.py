@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Args", "Document", "Event", "decode_events"]
+__all__ = ["Args", "Document", "Event", "decode_event", "decode_events"]
 
 
 class Args(msgspec.Struct, gc=False):
@@ -57,24 +57,18 @@ class Document(msgspec.Struct):
 
 
 _EVENTS = msgspec.json.Decoder(list[Event])
-_PIECES = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENT = msgspec.json.Decoder(Event)
 
 
-def decode_events(text: bytes) -> tuple[list[Event], int]:
-    """The events of a JSON array and how many of it are none: a wrong type, NaN, no object.
+def decode_events(text: bytes | bytearray | memoryview) -> list[Event]:
+    """The events of a JSON array.
 
-    Raises msgspec.DecodeError when it is no JSON array.
+    Raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError when there is anything else
+    in it.
     """
-    try:
-        return _EVENTS.decode(text), 0
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        pass  # one of them is odd: look at each
-    events = []
-    pieces = _PIECES.decode(text)
-    for piece in pieces:
-        try:
-            events.append(_EVENT.decode(piece))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue  # counted by the caller, who says so
-    return events, len(pieces) - len(events)
+    return _EVENTS.decode(text)
+
+
+def decode_event(text: bytes) -> Event:
+    """One event; raises as ``decode_events``."""
+    return _EVENT.decode(text)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainscope.trace.torch_trace.events import Document, Event
-from trainscope.trace.torch_trace.problems import problems
+from trainscope.trace.torch_trace.problems import LeftOut, problems
 from trainscope.trace.torch_trace.source import Progress, pieces
 from trainscope.trace.torch_trace.split import Frame, batches
 from trainscope.trace.torch_trace.tables import OP_KINDS, Places, Rows, copy_of, sync_of
@@ -53,6 +53,7 @@ class _Reading:
         self.ops, self.ranges, self.frames = Rows.of(Spans), Rows.of(Spans), Rows.of(Spans)
         self.calls, self.gpu, self.syncs = Rows.of(Calls), Rows.of(GpuOps), Rows.of(Syncs)
         self.odd_syncs = 0
+        self.halves = 0
 
     def add(self, events: Iterable[Event]) -> None:
         """Sort the events by what they are."""
@@ -62,6 +63,8 @@ class _Reading:
                 groups[event.cat].append(event)
             elif event.ph == "M" and event.name == "thread_name":
                 self.thread_names[event.pid, event.tid] = event.args.name
+            elif event.ph in ("B", "E"):
+                self.halves += 1
         for old, new in _OLD_NAMES.items():
             if old in groups:
                 groups[new] += groups.pop(old)
@@ -176,17 +179,8 @@ class _Reading:
             has_sync_records=len(syncs) > 0,
             problems=(),
         )
-        bad_times = sum(rows.bad_time for rows in tables)
-        return replace(
-            found,
-            problems=problems(
-                found,
-                cut_at_byte=frame.cut_at_byte,
-                malformed=frame.malformed,
-                bad_times=bad_times,
-                odd_syncs=self.odd_syncs,
-            ),
-        )
+        left_out = LeftOut(sum(rows.bad_time for rows in tables), self.odd_syncs, self.halves)
+        return replace(found, problems=problems(found, frame, left_out))
 
     def _named(self, pid: object, tid: object) -> str:
         return self.thread_names.get((pid, tid), f"thread {tid}")
