@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import weakref
 from collections.abc import Iterator
@@ -267,6 +268,7 @@ def test_the_last_values_arrive_although_the_loop_does_not_come_back() -> None:
 
 
 def test_gpu_memory_is_flat() -> None:
+    gc.collect()  # what earlier tests have left is not to be freed in between
     value = torch.zeros((), device="cuda")
     with Rig(interval_s=0.02) as rig:
         sizes: list[int] = []
@@ -275,4 +277,4 @@ def test_gpu_memory_is_flat() -> None:
             if step in (50_000, 99_999):
                 sizes.append(torch.cuda.memory_allocated())
         rig.close()
-    assert sizes[1] == sizes[0]
+    assert sizes[1] <= sizes[0]
