@@ -109,8 +109,8 @@ def replay_truth() -> str:
     lines = [
         "What the replay foretells beside what really taking the syncs out gained, for loops that "
         "it was not tuned on (recorded and measured on one NVIDIA H200, nine blocks of each "
-        "variant in turn; `tests/bench/replay_record.py`, `replay_truth.py`). Median error beyond the "
-        f"measured 10th to 90th percentile {summary['median_beyond']:.1%}, worst "
+        "variant in turn; `tests/bench/replay_record.py`, `replay_truth.py`). Median error beyond "
+        f"the measured 10th to 90th percentile {summary['median_beyond']:.1%}, worst "
         f"{summary['worst_beyond']:.1%}. The last column is what blocked time alone would promise.",
         "",
         "| loop, all syncs out | ms a step | measured | replay | blocked time |",
