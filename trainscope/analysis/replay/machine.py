@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainscope.analysis.replay.program import ALL_LANES, Act, Program
+from trainscope.analysis.replay.blocks import Block, blocks_of
+from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program
+from trainscope.analysis.replay.samples import Samples, Vector, cpu_times
 
 __all__ = ["QUEUE_LIMIT", "Samples", "Spans", "run", "run_for_drawing", "run_once"]
-
-Vector = NDArray[np.float64]
 
 QUEUE_LIMIT = 1022
 """Launches outstanding before the next one waits: CUDA's queue, seen to be about that long."""
@@ -22,42 +21,10 @@ _SETTLED = 3
 """Turns of the recorded steps until each takes as long as the one before."""
 _MOST_TURNS = 40
 """Turns drawn at most until the CPU has caught up with what is shown of the GPU."""
-_LEAST = 0.25
-"""However much of it was the profiler's, so much of a stretch of CPU time is the program's."""
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Guesses of how much slower the profiler made the CPU; vectors of one length."""
-
-    per_boundary_ns: Vector
-    """Cost of recording the beginning or end of an event."""
-    cpu_scale: Vector
-    """What is left of CPU time in operators once that is taken off."""
-    backward_scale: Vector
-    """The same on autograd's thread, over that on the loop's."""
-    gpu_scale: Vector
-    """How long GPU ops take without the profiler, over what was recorded."""
-    copy_rate: Vector
-    """Factor on the assumed rate of a copy with pinned memory."""
-
-    def __len__(self) -> int:
-        return len(self.cpu_scale)
-
-    def take(self, rows: NDArray[np.int64]) -> Samples:
-        """Those at ``rows``."""
-        return Samples(
-            self.per_boundary_ns[rows],
-            self.cpu_scale[rows],
-            self.backward_scale[rows],
-            self.gpu_scale[rows],
-            self.copy_rate[rows],
-        )
-
-    @classmethod
-    def as_recorded(cls) -> Samples:
-        """One sample: nothing was the profiler's."""
-        return cls(np.zeros(1), *(np.ones(1) for _ in range(4)))
+_SAME = 1e-9
+"""By how much turns differ at most that are taken to be alike."""
+_AT_ONCE = 1 << 21
+"""Items times samples that are held in memory at once."""
 
 
 @dataclass
@@ -73,109 +40,137 @@ class Spans:
 class _State:
     """Where CPU and streams are."""
 
-    def __init__(self, lanes: int, samples: int) -> None:
-        self.now = np.zeros(samples)
-        self.tails = [np.zeros(samples) for _ in range(lanes)]
-        self.barriers: list[Vector | None] = [None] * lanes
+    def __init__(self, lanes: int, samples: Samples) -> None:
+        self.samples = samples
+        self.now = np.zeros(len(samples))
+        self.tails = [np.zeros(len(samples)) for _ in range(lanes)]
         self.events: dict[int, Vector] = {}
-        self.queue: deque[Vector] = deque()
+        self.queue: deque[tuple[int, Vector]] = deque()
+        """Launches so far and a start: of each op, or of the first of each block."""
+        self.launched = 0
 
     def reached(self) -> Vector:
         """When all that was asked for is done."""
         return np.maximum.reduce([self.now, *self.tails])
 
+    def wait_for_room(self, launches: int) -> None:
+        """Let the CPU wait until the queue has room for so many more."""
+        until = self.launched + launches - QUEUE_LIMIT
+        while self.queue and self.queue[0][0] < until:
+            self.now = np.maximum(self.now, self.queue.popleft()[1])
 
-def cpu_times(program: Program, samples: Samples) -> NDArray[np.float64]:
-    """CPU time of each item (rows) for each sample (columns)."""
-    cpu = np.array([item.cpu_ns for item in program.items])[:, None]
-    boundaries = np.array([item.boundaries for item in program.items])[:, None]
-    fixed = np.array([item.fixed_ns for item in program.items])[:, None]
-    least = _LEAST * cpu
-    own = np.maximum(least, cpu - samples.per_boundary_ns[None] * boundaries)
-    backward = np.array([item.backward for item in program.items])[:, None]
-    scale = samples.cpu_scale * np.where(backward, samples.backward_scale, 1.0)
-    return fixed + np.maximum(least, scale * own)
+    def started(self, start: Vector, launches: int) -> None:
+        """Note launches of which the first op starts then."""
+        self.queue.append((self.launched, start))
+        self.launched += launches
 
-
-def _turn(
-    program: Program, cpu: Sequence[Vector], samples: Samples, state: _State, spans: Spans | None
-) -> None:
-    """All items once."""
-    tails, barriers = state.tails, state.barriers
-    now = state.now
-    queue = state.queue
-    gpu = samples.gpu_scale
-    for place, item in enumerate(program.items):
-        began = now
-        now = now + cpu[place]
-        if spans is not None and item.act != Act.WAIT:
-            spans.cpu.append((float(began[0]), float(now[0]), place))
-        act = item.act
-        if act == Act.LAUNCH:
-            if len(queue) >= QUEUE_LIMIT:
-                now = np.maximum(now, queue.popleft())
-            lane = item.lane
-            start = np.maximum(now + item.latency_ns, tails[lane] + item.gap_ns)
-            barrier = barriers[lane]
-            if barrier is not None:
-                start = np.maximum(start, barrier)
-                barriers[lane] = None
-            for other in item.also:
-                start = np.maximum(start, tails[other])
-            length = item.length_ns / samples.copy_rate if item.is_copy else item.length_ns * gpu
-            end = start + length
+    def launch(self, item: Item) -> tuple[Vector, Vector]:
+        """One launch; its start and end on the GPU."""
+        self.wait_for_room(1)
+        tails = self.tails
+        start = np.maximum(self.now + item.latency_ns, tails[item.lane] + item.gap_ns)
+        for other in item.also:
+            start = np.maximum(start, tails[other])
+        if item.is_copy:
+            end = start + item.length_ns / self.samples.copy_rate
+        else:
+            end = start + item.length_ns * self.samples.gpu_scale
+        for lane in (item.lane, *item.also):
             tails[lane] = end
-            for other in item.also:
-                tails[other] = end
-            queue.append(start)
-            if spans is not None:
-                spans.gpu.append((float(start[0]), float(end[0]), place))
-        elif act == Act.WAIT:
+        self.started(start, 1)
+        return start, end
+
+    def launch_block(self, block: Block) -> None:
+        """Its CPU time and launches."""
+        self.wait_for_room(block.launches)
+        lane, now, tail = block.item.lane, self.now, self.tails[block.item.lane]
+        start = np.maximum(now + block.first_from_cpu_ns, tail + block.item.gap_ns)
+        self.started(start, block.launches)
+        self.tails[lane] = np.maximum(now + block.from_cpu_ns, tail + block.from_stream_ns)
+        self.now = now + block.cpu_ns
+
+    def act(self, item: Item) -> None:
+        """What an item does that launches nothing."""
+        tails = self.tails
+        if item.act == Act.WAIT:
             if item.event >= 0:
-                until = state.events.get(item.event)
+                until = self.events.get(item.event)
             elif item.lane == ALL_LANES:
-                until = np.maximum.reduce(tails) if tails else None
+                lanes = [tails[lane] for lane in item.also] or tails
+                until = np.maximum.reduce(lanes) if lanes else None
             else:
                 until = tails[item.lane]
             if until is not None:
-                now = np.maximum(now, until + item.wake_ns)
-            if spans is not None:
-                spans.waits.append((float(began[0]), float(now[0]), place))
-        elif act == Act.RECORD:
-            state.events[item.event] = tails[item.lane]
-        elif act == Act.STREAM_WAIT:
-            noted = state.events.get(item.event)
+                self.now = np.maximum(self.now, until + item.wake_ns)
+        elif item.act == Act.RECORD:
+            self.events[item.event] = tails[item.lane]
+        elif item.act == Act.STREAM_WAIT:
+            noted = self.events.get(item.event)
             if noted is not None:
-                known = barriers[item.lane]
-                barriers[item.lane] = noted if known is None else np.maximum(known, noted)
-        elif act == Act.STREAM_WAITS_FOR_STREAM:
+                tails[item.lane] = np.maximum(tails[item.lane], noted)
+        elif item.act == Act.STREAM_WAITS_FOR_STREAM and item.lane >= 0:
             for other in range(len(tails)):
-                if other != item.lane and item.lane >= 0:
-                    known = barriers[other]
-                    done = tails[item.lane]
-                    barriers[other] = done if known is None else np.maximum(known, done)
-    state.now = now
+                tails[other] = np.maximum(tails[other], tails[item.lane])
 
 
 def run(program: Program, samples: Samples) -> Vector:
     """Time per step in the steady state, for each sample: the recorded steps over and over."""
-    cpu = list(cpu_times(program, samples))
-    state = _State(len(program.lanes), len(samples))
-    settled = state.reached()
+    at_once = _AT_ONCE // max(len(program.items), 1)
+    found = [_run(program, part) for part in samples.parts(at_once)]
+    return np.concatenate(found) / program.steps
+
+
+def _run(program: Program, samples: Samples) -> Vector:
+    """Time of a turn."""
+    blocks = blocks_of(program, samples)
+    state = _State(len(program.lanes), samples)
+    done = [state.reached()]
     for turn in range(_TURNS):
-        if turn == _SETTLED:
-            settled = state.reached()
-        _turn(program, cpu, samples, state, None)
-    return (state.reached() - settled) / ((_TURNS - _SETTLED) * program.steps)
+        for block in blocks:
+            if block.launches:
+                state.launch_block(block)
+                continue
+            state.now = state.now + block.cpu_ns
+            if block.item.act == Act.LAUNCH:
+                state.launch(block.item)
+            elif block.item.act != Act.NONE:
+                state.act(block.item)
+        done.append(state.reached())
+        if turn >= _SETTLED and _alike(done):
+            return done[-1] - done[-2]
+    return (done[-1] - done[_SETTLED]) / (_TURNS - _SETTLED)
+
+
+def _alike(done: Sequence[Vector]) -> bool:
+    """Whether the last turn took as long as the one before."""
+    last, before = done[-1] - done[-2], done[-2] - done[-3]
+    return bool((np.abs(last - before) <= _SAME * done[-1]).all())
+
+
+def _turn(program: Program, cpu: Sequence[Vector], state: _State, spans: Spans | None) -> None:
+    """All items once, one by one."""
+    for place, item in enumerate(program.items):
+        began = state.now
+        state.now = state.now + cpu[place]
+        if spans is not None and item.act != Act.WAIT:
+            spans.cpu.append((float(began[0]), float(state.now[0]), place))
+        if item.act == Act.LAUNCH:
+            start, end = state.launch(item)
+            if spans is not None:
+                spans.gpu.append((float(start[0]), float(end[0]), place))
+        else:
+            state.act(item)
+            if spans is not None and item.act == Act.WAIT:
+                spans.waits.append((float(began[0]), float(state.now[0]), place))
 
 
 def run_once(program: Program) -> float:
     """How long the recorded steps take on the CPU when replayed once as recorded, in ns."""
     samples = Samples.as_recorded()
-    state = _State(len(program.lanes), 1)
+    state = _State(len(program.lanes), samples)
     for lane, busy_ns in enumerate(program.backlog_ns):
         state.tails[lane] = np.full(1, busy_ns)
-    _turn(program, list(cpu_times(program, samples)), samples, state, None)
+    _turn(program, list(cpu_times(program, samples)), state, None)
     return float(state.now[0])
 
 
@@ -185,11 +180,11 @@ def run_for_drawing(program: Program, samples: Samples) -> tuple[Spans, float]:
     The CPU may be some turns ahead of the GPU by then, so its spans may be of a later turn.
     """
     cpu = list(cpu_times(program, samples))
-    state = _State(len(program.lanes), 1)
+    state = _State(len(program.lanes), samples)
     spans = Spans()
     done = []
     for _ in range(_MOST_TURNS):
-        _turn(program, cpu, samples, state, spans)
+        _turn(program, cpu, state, spans)
         done.append(float(state.reached()[0]))
         if len(done) > _SETTLED + 1 and float(state.now[0]) >= done[_SETTLED + 1]:
             break

@@ -57,7 +57,7 @@ class Item:
     latency_ns: float = 0.0
     """From the end of the launching call to the start of the op on an idle stream."""
     also: tuple[int, ...] = ()
-    """Further streams that a replayed graph fills."""
+    """Further streams that a replayed graph fills; those of the device that is waited for."""
     event: int = -1
     """The call that recorded the event which is recorded or waited for."""
     wake_ns: float = 0.0
@@ -93,7 +93,11 @@ class Program:
     pinned_bytes_per_ns: float = 25.0
     """Rate of a copy between pinned memory and the GPU: seen in the trace, or assumed."""
     unresolved: int = 0
-    """Waits for events of which the trace does not tell where they were recorded."""
+    """Waits of streams for events of which it is not known what they wait for."""
+    guessed: int = 0
+    """Those of which only the order of calls and the times on the GPU tell it."""
+    unfollowed_ns: int = 0
+    """GPU time in the steps of work that other threads enqueued, or that no call is known of."""
 
     def with_items(self, items: Sequence[Item]) -> Program:
         """The same steps with other items."""

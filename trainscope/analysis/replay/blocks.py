@@ -1,0 +1,102 @@
+"""Runs of launches into one stream put together, so that a replay takes few steps.
+
+The end of a stream's work after some launches is the larger of two: what the CPU's time and what
+the stream's own earlier work leads to. Both are sums, so any number of launches is one such step
+as long as no wait, no event and no other stream comes between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainscope.analysis.replay.program import Act, Item, Program
+from trainscope.analysis.replay.samples import Samples, Vector, cpu_times
+
+__all__ = ["Block", "blocks_of"]
+
+_MOST_LAUNCHES = 32
+"""In a block: how finely the bound of the launch queue is followed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some CPU time and launches into one stream, or one item that does something else."""
+
+    cpu_ns: Vector
+    """CPU time of all of it."""
+    item: Item
+    """What is done, where it is not launches: else the first launch."""
+    launches: int = 0
+    from_cpu_ns: Vector | None = None
+    """From the CPU's beginning of it to the end of its work, if the stream is empty."""
+    from_stream_ns: Vector | None = None
+    """From the end of earlier work in the stream to the end of its own, if the CPU is ahead."""
+    first_from_cpu_ns: Vector | None = None
+    """From the CPU's beginning of it to the start of its first op, if the stream is empty."""
+
+
+def blocks_of(program: Program, samples: Samples) -> list[Block]:
+    """The program in its order for all samples at once."""
+    items = program.items
+    if not items:
+        return []
+    cpu = cpu_times(program, samples)
+    is_launch = np.array([item.act == Act.LAUNCH for item in items])
+    gap = np.array([item.gap_ns for item in items])[:, None] * is_launch[:, None]
+    length = np.array([item.length_ns for item in items])[:, None]
+    is_copy = np.array([item.is_copy for item in items])[:, None]
+    length = is_launch[:, None] * np.where(
+        is_copy, length / samples.copy_rate, length * samples.gpu_scale
+    )
+    cpu_until = np.concatenate((np.zeros((1, len(samples))), np.cumsum(cpu, axis=0)))
+    work_until = np.concatenate((np.zeros((1, len(samples))), np.cumsum(gap + length, axis=0)))
+    latency = np.array([item.latency_ns for item in items])[:, None]
+    # an op that starts with its launch, then all work after it
+    alone = cpu_until[1:] + latency + length - work_until[1:]
+    found = []
+    for first, last in _runs(items):
+        took = cpu_until[last] - cpu_until[first]
+        launches = np.flatnonzero(is_launch[first:last]) + first
+        if not len(launches) or (last - first == 1 and items[first].also):
+            found.append(Block(took, items[last - 1]))
+            continue
+        at = int(launches[0])
+        found.append(
+            Block(
+                cpu_ns=took,
+                item=items[at],
+                launches=len(launches),
+                from_cpu_ns=_latest(alone, launches) + work_until[last] - cpu_until[first],
+                from_stream_ns=work_until[last] - work_until[first],
+                first_from_cpu_ns=cpu_until[at + 1] - cpu_until[first] + latency[at],
+            )
+        )
+    return found
+
+
+def _latest(values: NDArray[np.float64], rows: NDArray[np.int64]) -> Vector:
+    return values[rows].max(axis=0)
+
+
+def _runs(items: tuple[Item, ...]) -> list[tuple[int, int]]:
+    """From where to where the items reach that make one block."""
+    found: list[tuple[int, int]] = []
+    first, launches, lane = 0, 0, -1
+    for place, item in enumerate(items):
+        joins = item.act == Act.NONE or (item.act == Act.LAUNCH and not item.also)
+        changes = item.act == Act.LAUNCH and launches and item.lane != lane
+        full = item.act == Act.LAUNCH and launches >= _MOST_LAUNCHES
+        if (not joins or changes or full) and first < place:
+            found.append((first, place))
+            first, launches = place, 0
+        if not joins:
+            found.append((place, place + 1))
+            first = place + 1
+        elif item.act == Act.LAUNCH:
+            launches, lane = launches + 1, item.lane
+    if first < len(items):
+        found.append((first, len(items)))
+    return found

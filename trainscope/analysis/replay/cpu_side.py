@@ -1,0 +1,88 @@
+"""What a window tells of the CPU for its replay: what recording cost it, what only reads values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainscope.analysis.nesting import Around
+from trainscope.analysis.window_syncs import WindowSync
+from trainscope.trace.window import Column, Window
+
+__all__ = ["READS", "Boundaries", "Read", "boundaries", "reads"]
+
+READS = ("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense")
+"""Operators that do nothing but bring a value to the CPU: without the read they are gone."""
+_RANGE_WEIGHT, _FRAME_WEIGHT = 4.0, 0.15
+"""What recording an annotation (which goes through Python) or a Python function costs, over what an
+operator's costs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Boundaries:
+    """Where recorded events of the loop's threads begin or end, in time order."""
+
+    time_ns: Column
+    weight_before: NDArray[np.float64]
+    """Sum of the weights of those before each, with one more entry for all."""
+
+    def between(self, from_ns: int, until_ns: int) -> float:
+        """How many there are in a stretch, each by its weight; an operator's is 1."""
+        if until_ns <= from_ns:
+            return 0.0
+        first, last = np.searchsorted(self.time_ns, (from_ns, until_ns))
+        return float(self.weight_before[last] - self.weight_before[first])
+
+
+@dataclass(frozen=True)
+class Read:
+    """An operator that is only there to read a value."""
+
+    start_ns: int
+    end_ns: int
+    call: int
+    """Row of the call in it that waits."""
+
+
+def boundaries(window: Window, threads: NDArray[np.bool_]) -> Boundaries:
+    """Those of operators, ranges and Python functions on the chosen threads."""
+    times, weights = [], []
+    for spans, weight in (
+        (window.ops, 1.0),
+        (window.ranges, _RANGE_WEIGHT),
+        (window.frames, _FRAME_WEIGHT),
+    ):
+        if not len(spans) or not len(threads):
+            continue
+        mine = (spans.thread >= 0) & threads[np.maximum(spans.thread, 0)]
+        for moment in (spans.start_ns[mine], spans.end_ns[mine]):
+            times.append(moment)
+            weights.append(np.full(len(moment), weight))
+    if not times:
+        return Boundaries(np.empty(0, dtype=np.int64), np.zeros(1))
+    moments, weight = np.concatenate(times), np.concatenate(weights)
+    order = np.argsort(moments, kind="stable")
+    return Boundaries(moments[order], np.concatenate(([0.0], np.cumsum(weight[order]))))
+
+
+def reads(window: Window, syncs: Sequence[WindowSync]) -> list[Read]:
+    """The outermost reading operator around each wait that has one."""
+    ops = window.ops
+    if not syncs or not len(ops):
+        return []
+    around = Around(ops).path(
+        np.array([sync.thread for sync in syncs]),
+        np.array([sync.start_ns for sync in syncs]),
+        np.array([sync.end_ns for sync in syncs]),
+    )
+    found = []
+    for sync, path in zip(syncs, around.tolist(), strict=True):
+        outer = next(
+            (row for row in path if row >= 0 and window.names[int(ops.name_id[row])] in READS), -1
+        )
+        if outer >= 0:
+            found.append(Read(int(ops.start_ns[outer]), int(ops.end_ns[outer]), sync.call))
+    return found
