@@ -57,6 +57,21 @@ def test_a_block_inside_a_step_is_told(debug_mode: DebugMode) -> None:
     )
 
 
+def test_each_detector_counts_each_step_that_has_blocks(debug_mode: DebugMode) -> None:
+    with live() as first, live() as second:
+        for step in range(80):
+            for detector in (first, second):
+                detector.begin_step(step)
+            if step in (0, 50, 51, 79):
+                for _ in range(3):
+                    with warnings.catch_warnings():
+                        nonzero()
+    for detector in (first, second):
+        assert detector.cannot_see[-1] == (
+            "implicit waits inside a catch_warnings block; steps that had one: 4"
+        )
+
+
 def test_after_many_steps_without_a_block_the_steps_that_have_one_are_counted_as_at_least(
     debug_mode: DebugMode,
 ) -> None:

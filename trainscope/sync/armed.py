@@ -19,7 +19,10 @@ __all__ = ["SYNC_TEXT", "Armed"]
 
 SYNC_TEXT = "called a synchronizing CUDA operation"
 _PROTOTYPE_TEXT = "Synchronization debug mode is a prototype feature"
-_QUESTION = "trainscope asks whether the filters have changed"
+_QUESTION = UserWarning("trainscope asks whether the filters have changed")
+_QUESTION_TEXT = str(_QUESTION)
+_QUESTION_ASKED = (_QUESTION_TEXT, UserWarning, 1)
+"""How a registry of warnings notes that it was shown."""
 _WARN, _ERROR = 1, 2
 _LISTS_KEPT = 8
 """Lists of filters remembered, beside the first: as many catch_warnings blocks may be nested."""
@@ -113,24 +116,27 @@ class Armed:
     # ---- staying armed ------------------------------------------------------------------------
     def announces(self) -> bool:
         """Return whether each wait that torch knows of is heard at this moment."""
+        return self._set is not None and self.untouched()
+
+    def untouched(self) -> bool:
+        """Return whether the filter is first and the user does not wish torch to raise instead."""
         filters = warnings.filters
-        return (
-            self._set is not None
-            and self.wished != _ERROR
-            and bool(filters)
-            and filters[0] is self._entry
-        )
+        return bool(filters) and filters[0] is self._entry and self.wished != _ERROR
 
     def version(self) -> object:
         """Return what changes whenever the filters were changed through Python's own functions.
 
-        Asked only while the filter is first, which keeps the question from being shown.
+        Asked only while the filter is first, which keeps the question from being shown. Python
+        asks no filter, which takes three times as long, about a warning that the registry notes
+        as shown; it empties the registry at the first warning after a change.
         """
         filters = _filters()
         if not filters or filters[0] is not self._entry:
             return None
-        warnings.warn_explicit(_QUESTION, UserWarning, "", 1, registry=self._registry)
-        return self._registry.get("version")
+        registry = self._registry
+        warnings.warn_explicit(_QUESTION, UserWarning, "", 1, "trainscope", registry)
+        registry[_QUESTION_ASKED] = True
+        return registry.get("version")
 
     def repair(self) -> str | None:
         """Put the filter first again if it is not; return what hid it, or None if nothing did."""
@@ -157,7 +163,7 @@ class Armed:
     def match(self, text: str) -> bool:
         """Be called by Python for each warning; return whether to keep it from being shown."""
         if SYNC_TEXT not in text:
-            if text is _QUESTION:
+            if text == _QUESTION_TEXT:
                 return True
             return self._active and self.wished == 0 and text.startswith(_PROTOTYPE_TEXT)
         if self._repeating.now or not self._active:

@@ -9,6 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from trainscope.errors import ConfigError
+from trainscope.sync.armed import Armed
 from trainscope.sync.armed_steps import ArmedSteps
 from trainscope.sync.cuda_present import cuda_present
 from trainscope.sync.live import Live
@@ -25,7 +26,7 @@ MODES = ("record", "warn", "error", "off")
 
 _ASKED_EACH_STEP = 100
 """Steps in a row without a change of the warnings filters, from which on not each step asks."""
-_ASKED_LATER = 16
+_ASKED_LATER = 8
 """Then each so many steps; a change makes each step ask again."""
 
 
@@ -75,14 +76,15 @@ class SyncDetector:
         self._able = live is None or live.armed.available
         if live is not None:
             live.armed.repair()  # it may have been armed before, and covered since
-        self._version = self._filters_version()
+            self._version = live.armed.version()
 
     def stop(self) -> None:
         """Stop seeing waits and take everything out again; does nothing when stopped."""
         if not self._started:
             return
-        self._unasked = self._ask_every  # the last steps are asked about, whatever their number
-        self._steps.end(self._hidden())
+        live = self._live()
+        # the last steps are asked about, whatever their number
+        self._steps.end(None if live is None else self._asked(live.armed))
         self._source_blind = self._blind()
         self._installation.remove(self)
         self._started = False  # last: an interrupted stop can be done again
@@ -101,8 +103,18 @@ class SyncDetector:
 
     def begin_step(self, step: int) -> None:
         """Check, as step number `step` begins, that the detector is still whole; repair it."""
-        if self._started:
-            self._steps.begin(step, self._hidden())
+        if not self._started:
+            return
+        source = self._installation.source
+        hidden = None
+        if isinstance(source, Live):
+            armed = source.armed
+            self._unasked += 1
+            # a question takes half of what all else takes here: after many steps without a change
+            # not each step asks
+            if self._unasked >= self._ask_every or not armed.untouched():
+                hidden = self._asked(armed)
+        self._steps.begin(step, hidden)
 
     def drop_step(self) -> None:
         """Forget the step that was begun last: there was nothing in it."""
@@ -112,32 +124,25 @@ class SyncDetector:
         source = self._installation.source
         return source if isinstance(source, Live) else None
 
-    def _hidden(self) -> str | None:
-        """Put the warnings filter first again; return what had hidden it, if anything."""
-        live = self._live()
-        if live is None:
-            return None
-        hidden = live.armed.repair()
-        if hidden is None and live.armed.wished == 2:
-            hidden = "the program set torch's sync debug mode to 'error'"
-        # a question takes a microsecond: after many steps without a change not each step asks
-        self._unasked += 1
-        if hidden is not None or self._unasked >= self._ask_every:
-            self._unasked = 0
-            version = self._filters_version()
-            if version != self._version:
-                self._version = version
-                self._changed_steps += hidden is None and self._steps.running is not None
-                self._unchanged = 0
-            else:
-                self._unchanged += 1
-            self._ask_every = 1 if self._unchanged < _ASKED_EACH_STEP else _ASKED_LATER
-            self._asked_all = self._asked_all and self._ask_every == 1
-        return hidden
+    def _asked(self, armed: Armed) -> str | None:
+        """Put the warnings filter first again; return what had hidden it, if anything.
 
-    def _filters_version(self) -> object:
-        live = self._live()
-        return None if live is None else live.armed.version()
+        Asks too whether the filters have changed since the last time, and counts that step.
+        """
+        hidden = armed.repair()
+        if hidden is None and armed.wished == 2:
+            hidden = "the program set torch's sync debug mode to 'error'"
+        self._unasked = 0
+        version = armed.version()
+        if version != self._version:
+            self._version = version
+            self._changed_steps += hidden is None and self._steps.running is not None
+            self._unchanged = 0
+        else:
+            self._unchanged += 1
+        self._ask_every = 1 if self._unchanged < _ASKED_EACH_STEP else _ASKED_LATER
+        self._asked_all = self._asked_all and self._ask_every == 1
+        return hidden
 
     # ---- what it saw --------------------------------------------------------------------------
     def sites(self) -> tuple[SyncSite, ...]:
