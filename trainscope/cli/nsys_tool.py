@@ -1,14 +1,13 @@
-"""Where nsys is and which version it has."""
+"""Which version nsys has, and what to say of it."""
 
 from __future__ import annotations
 
-import glob
 import re
-import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+
+from trainscope.trace.nsys.tool import GET_NSYS, find_nsys
 
 __all__ = [
     "GET_NSYS",
@@ -27,43 +26,6 @@ OLDEST_TRIED: Version = (2022, 4)
 NEWEST_TRIED: Version = (2025, 3)
 
 _KNOWS_CUDA_13: Version = (2025, 1)
-
-GET_NSYS = (
-    "install Nsight Systems (it comes with the CUDA toolkit; by itself from "
-    "https://developer.nvidia.com/nsight-systems, or as the package nsight-systems of NVIDIA's and "
-    "Debian's non-free repositories), then put nsys on PATH or set NSYS to its path"
-)
-
-_PLACES = (
-    "/opt/nvidia/nsight-systems/*/bin/nsys",
-    "/usr/local/cuda*/bin/nsys",
-    "/usr/lib/nsight-systems/bin/nsys",
-    "/usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64/nsys",
-)
-
-
-def find_nsys(
-    environ: Mapping[str, str],
-    *,
-    which: Callable[[str], str | None] = shutil.which,
-    places: Iterable[str] = _PLACES,
-) -> Path | None:
-    """Path of nsys: ``$NSYS``, then PATH, then the folders that installers use, newest first.
-
-    ``$NSYS`` that names no file finds nothing: it is not passed over in silence.
-    """
-    given = environ.get("NSYS")
-    if given:
-        found = which(given)
-        return Path(found) if found else None
-    on_path = which("nsys")
-    if on_path:
-        return Path(on_path)
-    for place in places:
-        for candidate in sorted(glob.glob(place), reverse=True):
-            if which(candidate):
-                return Path(candidate)
-    return None
 
 
 def nsys_version(path: Path, timeout_s: float = 20.0) -> Version | None:
