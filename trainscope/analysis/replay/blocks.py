@@ -10,35 +10,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainscope.analysis.replay.program import Act, Item, Program
 from trainscope.analysis.replay.samples import Samples, Vector, cpu_times
 
-__all__ = ["Block", "blocks_of"]
+__all__ = ["Launches", "Single", "blocks_of"]
 
 _MOST_LAUNCHES = 32
 """In a block: how finely the bound of the launch queue is followed."""
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """Some CPU time and launches into one stream, or one item that does something else."""
+class Single:
+    """CPU time, then what one item does."""
 
     cpu_ns: Vector
-    """CPU time of all of it."""
     item: Item
-    """What is done, where it is not launches: else the first launch."""
-    launches: int = 0
-    from_cpu_ns: Vector | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Launches:
+    """CPU time with launches into one stream in it."""
+
+    cpu_ns: Vector
+    first: Item
+    count: int
+    from_cpu_ns: Vector
     """From the CPU's beginning of it to the end of its work, if the stream is empty."""
-    from_stream_ns: Vector | None = None
+    from_stream_ns: Vector
     """From the end of earlier work in the stream to the end of its own, if the CPU is ahead."""
-    first_from_cpu_ns: Vector | None = None
+    first_from_cpu_ns: Vector
     """From the CPU's beginning of it to the start of its first op, if the stream is empty."""
 
 
-def blocks_of(program: Program, samples: Samples) -> list[Block]:
+def blocks_of(program: Program, samples: Samples) -> list[Single | Launches]:
     """The program in its order for all samples at once."""
     items = program.items
     if not items:
@@ -56,29 +61,25 @@ def blocks_of(program: Program, samples: Samples) -> list[Block]:
     latency = np.array([item.latency_ns for item in items])[:, None]
     # an op that starts with its launch, then all work after it
     alone = cpu_until[1:] + latency + length - work_until[1:]
-    found = []
+    found: list[Single | Launches] = []
     for first, last in _runs(items):
         took = cpu_until[last] - cpu_until[first]
         launches = np.flatnonzero(is_launch[first:last]) + first
         if not len(launches) or (last - first == 1 and items[first].also):
-            found.append(Block(took, items[last - 1]))
+            found.append(Single(took, items[last - 1]))
             continue
         at = int(launches[0])
         found.append(
-            Block(
+            Launches(
                 cpu_ns=took,
-                item=items[at],
-                launches=len(launches),
-                from_cpu_ns=_latest(alone, launches) + work_until[last] - cpu_until[first],
+                first=items[at],
+                count=len(launches),
+                from_cpu_ns=alone[launches].max(axis=0) + work_until[last] - cpu_until[first],
                 from_stream_ns=work_until[last] - work_until[first],
                 first_from_cpu_ns=cpu_until[at + 1] - cpu_until[first] + latency[at],
             )
         )
     return found
-
-
-def _latest(values: NDArray[np.float64], rows: NDArray[np.int64]) -> Vector:
-    return values[rows].max(axis=0)
 
 
 def _runs(items: tuple[Item, ...]) -> list[tuple[int, int]]:

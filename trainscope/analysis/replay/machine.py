@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainscope.analysis.replay.blocks import Block, blocks_of
+from trainscope.analysis.replay.blocks import Launches, blocks_of
 from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program
 from trainscope.analysis.replay.samples import Samples, Vector, cpu_times
 
@@ -80,12 +80,12 @@ class _State:
         self.started(start, 1)
         return start, end
 
-    def launch_block(self, block: Block) -> None:
+    def launch_all(self, block: Launches) -> None:
         """Its CPU time and launches."""
-        self.wait_for_room(block.launches)
-        lane, now, tail = block.item.lane, self.now, self.tails[block.item.lane]
-        start = np.maximum(now + block.first_from_cpu_ns, tail + block.item.gap_ns)
-        self.started(start, block.launches)
+        self.wait_for_room(block.count)
+        lane, now, tail = block.first.lane, self.now, self.tails[block.first.lane]
+        start = np.maximum(now + block.first_from_cpu_ns, tail + block.first.gap_ns)
+        self.started(start, block.count)
         self.tails[lane] = np.maximum(now + block.from_cpu_ns, tail + block.from_stream_ns)
         self.now = now + block.cpu_ns
 
@@ -127,8 +127,8 @@ def _run(program: Program, samples: Samples) -> Vector:
     done = [state.reached()]
     for turn in range(_TURNS):
         for block in blocks:
-            if block.launches:
-                state.launch_block(block)
+            if isinstance(block, Launches):
+                state.launch_all(block)
                 continue
             state.now = state.now + block.cpu_ns
             if block.item.act == Act.LAUNCH:
