@@ -122,6 +122,31 @@ def test_a_device_many_flushes_behind_loses_nothing_while_rows_last(
         assert rig.close() == [(step, {"x": float(step)}) for step in range(300)]
 
 
+def test_a_device_far_behind_is_asked_less_and_less_often(
+    late: type[LateBlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time takes the interpreter from the loop."""
+    asked: list[int] = []
+
+    def count(self: LateBlock) -> bool:
+        asked.append(1)
+        return late.released
+
+    monkeypatch.setattr(late, "landed", count)
+    with Rig(interval_s=60.0) as rig:
+        for _ in range(2):
+            rig.logger.log(0, {"x": torch.tensor(1.0)})
+            rig.logger._seal()
+            until(lambda: len(asked) > 0)
+            time.sleep(0.3)
+            assert 4 <= len(asked) <= 12, "after 2, 6, 14, 30, 62, 112, 162 … ms"
+            late.released = True
+            until(lambda: not rig.logger._delivery.outstanding)
+            late.released = False
+            asked.clear()
+        late.released = True
+
+
 def test_closing_gives_up_on_a_device_that_hangs_and_says_what_is_lost(
     late: type[LateBlock],
 ) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console as RichConsole
 
@@ -59,6 +60,34 @@ def test_jsonl_is_strict_json_line_by_line(tmp_path: Path) -> None:
     ]
     for read, written in zip(back, RECORDS, strict=True):
         assert all(same(read.values[name], value) for name, value in written.values.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "back"),
+    [
+        ("big", 2**100, 2**100),
+        ("unsigned", 2**64 - 1, 2**64 - 1),
+        ("round", 1e16, 1e16),
+        ("tiny", 5e-324, 5e-324),
+        ("numpy", np.float64(0.1), 0.1),
+        ("null", 0.25, 0.25),
+        ("half a pair \ud800", 0.25, 0.25),
+        ("line\nbreak", 0.25, 0.25),
+    ],
+)
+def test_an_odd_record_comes_back_among_usual_ones(
+    tmp_path: Path, name: str, value: float, back: float
+) -> None:
+    sink = Jsonl(tmp_path / "own.jsonl")
+    sink.open(context(tmp_path))
+    sink.write([RECORDS[0], MetricRecord(7, 8, {name: value, "loss": 0.1}), RECORDS[2]])
+    sink.close()
+    readable = name.encode("utf-8", "replace").decode()
+    assert read_metrics(tmp_path / "own.jsonl") == (
+        RECORDS[0],
+        MetricRecord(7, 8, {readable: back, "loss": 0.1}),
+        RECORDS[2],
+    )
 
 
 def test_jsonl_writes_each_flush_with_one_call(

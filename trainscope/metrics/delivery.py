@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -13,6 +14,9 @@ from trainscope.metrics.reduce import Intervals
 from trainscope.metrics.warn import warn
 
 __all__ = ["Delivery"]
+
+_PAUSE_S = 0.0002
+"""Between two parts, so that a loop that waits for the interpreter gets on."""
 
 
 class Delivery:
@@ -74,13 +78,15 @@ class Delivery:
                 self._give_up(generation, fault)
             else:
                 self._flying.append(generation)
-        landed: list[MetricRecord] = []
         while self._flying:
             generation = self._flying[0]
             try:
                 if not generation.landed():
                     break
-                landed += generation.read()
+                for part, records in enumerate(generation.read()):
+                    if part:
+                        time.sleep(_PAUSE_S)
+                    self._hand_on(records)
             except Exception as fault:
                 self._flying.popleft()
                 self._give_up(generation, fault)
@@ -88,7 +94,6 @@ class Delivery:
                 self._flying.popleft()
                 self.calls_written += len(generation.entries)
                 self._recycle(generation)
-        self._hand_on(landed)
         return bool(self._flying)
 
     def finish(self) -> None:
@@ -97,8 +102,6 @@ class Delivery:
             self._offer(self._intervals.finish())
 
     def _hand_on(self, records: list[MetricRecord]) -> None:
-        if not records:
-            return
         self._arrivals.take(records)
         self._offer(records if self._intervals is None else self._intervals.add(records))
 

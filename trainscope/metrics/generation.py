@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from time import perf_counter_ns, time_ns
 from typing import Any
 
@@ -14,10 +14,13 @@ from trainscope.metrics.split import ROW_LIMIT, Group, Layout, Source
 from trainscope.metrics.values import capturing
 from trainscope.trace.metrics import MetricRecord
 
-__all__ = ["ENTRY_LIMIT", "Blocks", "Entry", "Generation"]
+__all__ = ["ENTRY_LIMIT", "RECORDS_AT_ONCE", "Blocks", "Entry", "Generation"]
 
 ENTRY_LIMIT = 4096
 """``log`` calls in a generation, so that numbers alone cannot fill the memory either."""
+
+RECORDS_AT_ONCE = 256
+"""Made at a time: some 200 µs in which the loop may have to wait for the interpreter."""
 
 _VIEWS_AT_ONCE = 64
 _foreach_copy_ = torch._foreach_copy_  # pyright: ignore[reportPrivateImportUsage]
@@ -164,13 +167,15 @@ class Generation:
         """Whether all copies are complete; never waits."""
         return all(rows.block.landed() for rows in self._rows.values() if rows.used)
 
-    def read(self) -> list[MetricRecord]:
-        """The records of a landed generation, in the order they were logged."""
+    def read(self) -> Iterator[list[MetricRecord]]:
+        """The records of a landed generation, in the order they were logged, some at a time."""
         of_rows = {rows: rows.block.read(rows.used) for rows in self._rows.values() if rows.used}
         arrived = {
             source: of_rows[rows] for source, rows in self._by_source.items() if rows in of_rows
         }
-        return [_record(entry, arrived, self._unix_ns_at_0) for entry in self.entries]
+        for start in range(0, len(self.entries), RECORDS_AT_ONCE):
+            some = self.entries[start : start + RECORDS_AT_ONCE]
+            yield [_record(entry, arrived, self._unix_ns_at_0) for entry in some]
 
     def reset(self) -> None:
         """Make it empty for the next filling."""
@@ -187,7 +192,11 @@ def _copy_each(views: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
 def _record(entry: Entry, arrived: dict[Source, list[Any]], unix_ns_at_0: int) -> MetricRecord:
     step, logged_ns, layout, numbers, first_rows = entry
     values = [*numbers]
-    for group, first in zip(layout.groups, first_rows, strict=True):
+    for place, group in enumerate(layout.groups):
+        first = first_rows[place]
         values += arrived[group.source][first : first + group.count]
-    named = dict(zip(layout.names, layout.in_order(values), strict=True))
-    return MetricRecord(step, unix_ns_at_0 + logged_ns, named)
+    if layout.in_order is not None:
+        values = [*layout.in_order(values)]
+    return MetricRecord(
+        step, unix_ns_at_0 + logged_ns, dict(zip(layout.names, values, strict=True))
+    )

@@ -28,6 +28,7 @@ GENERATIONS = 4
 """One is filled, the others are on their way: the GPU may lag this many flushes behind."""
 
 _POLL_S = 0.002
+_POLL_AT_MOST_S = 0.05
 _LEAST_SINK_S = 1.0
 
 
@@ -87,6 +88,7 @@ class MetricsLogger:
         self._finished = False
         self._due = False
         self._due_s = 0.0
+        self._poll_s = _POLL_S
         self._sealed_s = time.monotonic()
         # re-entrant: a signal handler may close in the middle of log(), on the same thread
         self._lock = threading.RLock()
@@ -180,7 +182,11 @@ class MetricsLogger:
     # ---- on the worker ------------------------------------------------------------------------
     def _tick(self) -> None:
         if self._delivery.advance():
-            self._worker.again_in(_POLL_S)
+            # a device far behind is asked less and less often: each time takes the interpreter
+            self._worker.again_in(self._poll_s)
+            self._poll_s = min(2 * self._poll_s, _POLL_AT_MOST_S)
+        else:
+            self._poll_s = _POLL_S
         if self._stop_on_nan and self._stop is None and self._arrivals.nonfinite:
             name, step, value = self._arrivals.nonfinite[0]
             self._stop = NonFiniteError(

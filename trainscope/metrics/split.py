@@ -74,8 +74,9 @@ class Layout:
     number_count: int
     pick_numbers: Pick
     groups: tuple[Group, ...]
-    in_order: Pick
-    """From the numbers and then the values of each group to the order of the names."""
+    in_order: Pick | None
+    """From the numbers and then the values of each group to the order of the names; None: the same.
+    """
 
 
 Split = tuple[Layout, list[Any]]
@@ -157,7 +158,8 @@ class Splitter:
             for source, some in positions.items()
         )
         arrival = [*number_positions, *(p for some in positions.values() for p in some)]
-        in_order = _pick(sorted(range(len(names)), key=arrival.__getitem__))
+        order = sorted(range(len(names)), key=arrival.__getitem__)
+        in_order = None if order == list(range(len(names))) else _pick(order)
         layout = Layout(names, len(number_positions), _pick(number_positions), groups, in_order)
         if all(value is as_given for value, as_given in zip(checked, given, strict=True)):
             if len(self._layouts) >= _LAYOUT_LIMIT:

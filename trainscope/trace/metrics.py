@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 __all__ = ["RESERVED_NAMES", "MetricRecord", "MetricsState", "SinkState", "encode", "read_metrics"]
+
+_encode = msgspec.json.Encoder().encode
 
 RESERVED_NAMES = frozenset({"step", "time_unix_ns"})
 """Keys of every line of ``metrics.jsonl``; no metric may take them."""
@@ -63,20 +67,35 @@ class MetricsState:
     sinks: tuple[SinkState, ...] = ()
 
 
-def encode(record: MetricRecord) -> str:
-    """One line of ``metrics.jsonl``, newline included.
+def encode(records: Sequence[MetricRecord]) -> bytes:
+    """Lines of ``metrics.jsonl``, one for each record, the last newline included.
 
     Strict JSON has no NaN: non-finite values are the strings ``"NaN"``, ``"Infinity"`` and
     ``"-Infinity"``, the names that ``float()`` and JavaScript's ``Number()`` understand.
     """
-    # a tenth of the time that json.dumps takes, on a thread that shares the loop's interpreter
+    # a fifth of the time of the careful way, on a thread that shares the loop's interpreter
+    try:
+        lines = [
+            _encode({"step": step, "time_unix_ns": time_unix_ns, **values})
+            for step, time_unix_ns, values in records
+        ]
+    except (TypeError, UnicodeEncodeError, OverflowError):  # of what a sink's user made, say
+        return b"".join(map(_encode_carefully, records))
+    data = b"\n".join([*lines, b""])
+    # null is what it writes for NaN and infinity
+    return b"".join(map(_encode_carefully, records)) if b"null" in data else data
+
+
+def _encode_carefully(record: MetricRecord) -> bytes:
     parts = [f'{{"step":{record.step},"time_unix_ns":{record.time_unix_ns}']
     for name, value in record.values.items():
-        if isinstance(value, int) or math.isfinite(value):
-            parts.append(f"{_quoted(name)}:{value!r}")
+        if isinstance(value, int):
+            parts.append(f"{_quoted(name)}:{int(value)}")
+        elif math.isfinite(value):
+            parts.append(f"{_quoted(name)}:{float(value)!r}")
         else:
             parts.append(f'{_quoted(name)}:"{_spell(value)}"')
-    return ",".join(parts) + "}\n"
+    return (",".join(parts) + "}\n").encode("utf-8", "replace")
 
 
 @lru_cache(maxsize=4096)

@@ -15,8 +15,8 @@ __all__ = ["Jsonl"]
 class Jsonl:
     """Appends ``{"step": …, "time_unix_ns": …, "loss": …}`` lines; the default sink.
 
-    Each flush is one write, so a killed process leaves whole flushes and at most one torn last
-    line. Non-finite values are the strings ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
+    What arrives together is one write, so a killed process leaves at most one torn last line.
+    Non-finite values are the strings ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
 
     Args:
         path: the file; default ``metrics.jsonl`` in the rank's folder of the run directory.
@@ -37,7 +37,7 @@ class Jsonl:
 
     def write(self, records: Sequence[MetricRecord]) -> None:
         """Append the records with one write."""
-        data = "".join(map(encode, records)).encode("utf-8", "replace")
+        data = encode(records)
         while data:  # a full disk or a signal may take less than all
             data = data[os.write(self._descriptor, data) :]
 
