@@ -36,7 +36,8 @@ def test_where_no_sync_is_to_blame_the_report_says_so(step_ms: float | None) -> 
     assert found.verdict.startswith("No sync is to blame. The GPU idles 5.17 ms of every 11.8 ms")
     assert found.verdict.endswith("CPU work before the first launch of a step.")
     assert "data" not in found.verdict
-    assert (found.what_if, found.findings) == (None, [])
+    assert found.what_if is None
+    assert [finding.code for finding in found.findings] == ["TS201", "TS403"]
 
 
 def test_syncs_that_cost_nothing_are_not_blamed() -> None:
@@ -57,9 +58,81 @@ def test_what_a_bare_trace_cannot_know_is_null() -> None:
     assert f"({low:.2f}x to {high:.2f}x)" in found.verdict
 
 
+def test_phases_and_waits_of_a_bare_trace() -> None:
+    found = report("mid_sync_stack", 20.362)
+    (phase,) = found.phases
+    assert (phase.name, phase.where, phase.steps) == ("loop_body", "host", 4)
+    assert phase.per_step_ms.median == pytest.approx(21.047)
+    assert found.gpu is not None
+    (in_window,) = found.gpu.phases
+    assert in_window.gpu_ms_per_step.median == pytest.approx(17.346, abs=0.001)
+    (sync,) = found.gpu.syncs
+    assert (sync.place, sync.line_is) == (
+        "aten::item in step (which begins at traces2.py:24)",
+        "function",
+    )
+    assert sync.gain_ms_per_step == pytest.approx(2.8, abs=0.2)
+    assert sync.advice.startswith("keep the value on the GPU")
+
+
+def test_launch_bound_loops_are_told_how_much_profiling_added() -> None:
+    found = report("gpt_sync", 18.462)
+    assert [finding.code for finding in found.findings][:2] == ["TS401", "TS402"]
+    first = found.findings[0]
+    assert first.evidence == (
+        "idle 21.7 ms of the 28.4 ms of every captured step (76%); with no profiler on it is "
+        "14.4 ms at most"
+    )
+    assert (first.gain_ms_per_step, first.site) == (None, None)
+
+
+def test_the_text_of_a_bare_trace() -> None:
+    shown = text.render(report("mid_sync_stack", 20.362), width=100)
+    begin = shown.index("Captured window of 4 steps (times under the profiler)")
+    end = shown.index("GPU in the captured window")
+    assert shown[begin:end].splitlines() == TEXT.splitlines()
+
+
+TEXT = """\
+Captured window of 4 steps (times under the profiler)
+  4 steps, counted by ranges ProfilerStep#N
+  20.9 ms median, 20.4 ms to 22.7 ms (10th to 90th percentile)
+
+Phases: CPU time in a step
+ phase             median       p10       p90   share   steps
+──────────────────────────────────────────────────────────────
+ loop_body        21.0 ms   20.4 ms   22.5 ms   99.5%       4
+ outside phases                                  0.5%
+
+What taking syncs out gains, replayed from the captured window
+ without                                                 step   speedup           may be
+─────────────────────────────────────────────────────────────────────────────────────────
+ all of them                                          17.6 ms     1.16x   1.14x to 1.17x
+ aten::item in step (which begins at traces2.py:24)   17.6 ms     1.16x   1.14x to 1.17x
+  - in its place nothing: the value stays on the GPU, and its copy is gone
+  replayed as recorded the steps are +0.2% off; calibrated by the step of 20.4 ms with no profiler
+  on
+
+Findings
+  TS101 aten::item in step (which begins at traces2.py:24): `.item()` reads one value
+    replayed without it a step takes 17.6 ms, 1.16x (1.14x to 1.17x)
+    → keep the value on the GPU, and read it only on the steps that use it; several values: one
+      .tolist()
+  TS403 float32 matrix products run without the tensor cores
+    92% of the kernels' time, most of it in
+    sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4…
+    → let them use TF32, where 10 bits of mantissa in the products are enough; or bfloat16 by
+      autocast
+      torch.set_float32_matmul_precision("high")
+
+"""
+
+
 def test_a_finding_has_its_gain_and_how_sure_it_is() -> None:
-    (finding,) = report("h2d_sync", 9.323).findings
-    assert finding.code == "TS114"
+    finding, products = report("h2d_sync", 9.323).findings  # no TS303: the line is named already
+    assert (finding.code, products.code) == ("TS114", "TS403")
+    assert finding.snippet is not None
+    assert "pin_memory=True" in finding.snippet
     assert finding.gain_ms_per_step == pytest.approx(2.2, abs=0.15)
     assert finding.evidence.startswith("replayed without it a step takes 7.1")
 

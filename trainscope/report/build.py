@@ -16,6 +16,7 @@ from trainscope.report.build_syncs import as_syncs, race
 from trainscope.report.build_times import as_phase, as_ranges, as_steps
 from trainscope.report.build_what_if import as_what_if, replayed, with_gain
 from trainscope.report.findings import find
+from trainscope.report.findings_gpu import gpu_findings
 from trainscope.report.model import (
     CaptureReport,
     DetectorReport,
@@ -50,10 +51,10 @@ def build(trace: Trace, step_ms: float | None = None) -> Report:
     info = trace.info
     steps = as_steps(trace, times)
     window = best_window(trace.windows)
-    gpu, idle = (None, None) if window is None else as_gpu(window, trace.syncs)
     if step_ms is None and steps.wall_ms is not None:
         step_ms = steps.wall_ms.median
     replay = None if window is None else replayed(trace, window, step_ms)
+    gpu, idle = (None, None) if window is None else as_gpu(window, trace.syncs, replay)
     what_if = None if replay is None else as_what_if(replay, info.cwd)
     if info.source != "run":
         return build_captured(trace, window, gpu, idle, replay, what_if, step_ms)
@@ -78,7 +79,7 @@ def build(trace: Trace, step_ms: float | None = None) -> Report:
         idle=idle,
         gpu=gpu,
         what_if=what_if,
-        findings=find(trace, steps, lines, replay),
+        findings=[*find(trace, steps, lines, replay), *gpu_findings(gpu, idle, step_ms)],
         detector=_detector(trace),
         overhead=_overhead(trace, times),
         capture=_capture(trace),

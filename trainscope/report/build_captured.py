@@ -6,7 +6,9 @@ import numpy as np
 
 from trainscope.analysis.replay.what_if import WhatIf as Replay
 from trainscope.analysis.window_steps import WindowSteps, find_steps
+from trainscope.report.build_phases import as_host_phases, as_window_phases
 from trainscope.report.build_what_if import gain_findings
+from trainscope.report.findings_gpu import gpu_findings
 from trainscope.report.model import IdleReport, Report, RunReport, WhatIf
 from trainscope.report.model_gpu import GpuReport
 from trainscope.report.model_times import Spread, StepsReport
@@ -52,12 +54,12 @@ def build_captured(
             counted_by=steps.found_by or f"cannot tell: {steps.cannot_tell}",
             wall_ms=_periods(found, steps),
         ),
-        phases=[],
+        phases=as_host_phases(gpu.phases if gpu is not None else as_window_phases(found, steps)),
         syncs=[],
         idle=idle,
         gpu=gpu,
         what_if=what_if,
-        findings=list(gain_findings(replay, info.cwd)),
+        findings=[*gain_findings(replay, info.cwd), *gpu_findings(gpu, idle, step_ms)],
         detector=None,
         overhead=None,
         capture=None,

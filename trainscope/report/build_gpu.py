@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,9 +12,14 @@ from trainscope.analysis.idle import IdleCause, IdleTimes, find_idle
 from trainscope.analysis.kernels import OperatorKernels, kernels_by_operator
 from trainscope.analysis.launch_chains import chain_advice, launch_chains
 from trainscope.analysis.launches import TINY_NS, launch_times, queue_depth
+from trainscope.analysis.replay.what_if import WhatIf
+from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import WindowSteps, find_steps
 from trainscope.analysis.window_syncs import WindowSync, by_site, find_syncs
+from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
+from trainscope.report.build_phases import as_window_phases
+from trainscope.report.build_what_if import gains_by_site
 from trainscope.report.model import IdleReport
 from trainscope.report.model_gpu import (
     ChainReport,
@@ -59,8 +64,10 @@ def best_window(windows: Sequence[Window]) -> Window | None:
     return max(some, key=lambda window: len(window.gpu)) if some else None
 
 
-def as_gpu(window: Window, live_sites: Sequence[SyncSite] = ()) -> tuple[GpuReport, IdleReport]:
-    """What a window tells about the GPU, and its idle time by cause."""
+def as_gpu(
+    window: Window, live_sites: Sequence[SyncSite] = (), replay: WhatIf | None = None
+) -> tuple[GpuReport, IdleReport]:
+    """What a window tells about the GPU, and its idle time by cause; ``replay`` gives the gains."""
     steps = find_steps(window)
     syncs = find_syncs(window, steps, live_sites)
     idle = find_idle(window, steps, syncs)
@@ -87,7 +94,8 @@ def as_gpu(window: Window, live_sites: Sequence[SyncSite] = ()) -> tuple[GpuRepo
             for cause in IdleCause
             if each_ns[cause]
         ],
-        syncs=_syncs(steps, syncs, idle, counted, many),
+        phases=as_window_phases(window, steps),
+        syncs=_syncs(steps, syncs, idle, gains_by_site(replay), counted, many),
         operators=[_operator(operator) for operator in operators[:MOST_OPERATORS]],
         operators_left_out=max(len(operators) - MOST_OPERATORS, 0),
         launches=_launches(window, steps, idle),
@@ -114,6 +122,7 @@ def _syncs(
     steps: WindowSteps,
     syncs: Sequence[WindowSync],
     idle: IdleTimes,
+    gains_ms: Mapping[WindowSite, float],
     counted: slice,
     many: int,
 ) -> list[WindowSyncReport]:
@@ -142,9 +151,19 @@ def _syncs(
                 did_not_block=sum(not wait.blocked for wait in waits),
                 blocked_ms_total=sum(wait.blocked_ns for wait in waits) / NS_PER_MS,
                 idle_ms_per_step=idle_ns / many / NS_PER_MS if len(steps) else None,
+                gain_ms_per_step=gains_ms.get(site),
+                advice=_advice(site),
             )
         )
     return sorted(found, key=lambda site: -(site.idle_ms_per_step or 0.0))
+
+
+def _advice(site: WindowSite) -> str:
+    if site.live is not None:
+        return site.live.advice
+    if site.kind not in KINDS:
+        return ""
+    return advice(site.kind, source="", phase=site.phase, during="training", via=None)
 
 
 def _operator(operator: OperatorKernels) -> OperatorReport:

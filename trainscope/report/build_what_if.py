@@ -10,6 +10,7 @@ from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import find_syncs
 from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
+from trainscope.catalogue.snippets import snippet
 from trainscope.report.model import Baseline, Finding, Removal, Sync, WhatIf
 from trainscope.report.wording import duration, relative_path
 from trainscope.trace.trace import Trace
@@ -20,6 +21,7 @@ __all__ = [
     "as_what_if",
     "gain_findings",
     "gain_of_line",
+    "gains_by_site",
     "replayed",
     "site_words",
     "with_gain",
@@ -79,6 +81,11 @@ def as_what_if(found: replay.WhatIf, cwd: str | None) -> WhatIf:
     )
 
 
+def gains_by_site(found: replay.WhatIf | None) -> dict[WindowSite, float]:
+    """Gain per step in ms of removing each site alone, for the sites looked at."""
+    return {each.sites[0]: _gain_ms(each) for each in _alone(found)}
+
+
 def gain_of_line(found: replay.WhatIf | None, file: str, line: int, kind: str) -> float | None:
     """Gain per step in ms of one line that the live detector saw; None where it is not known."""
     for each in _alone(found):
@@ -119,6 +126,7 @@ def gain_findings(found: replay.WhatIf | None, cwd: str | None) -> Iterator[Find
                 f"{each.speedup:.2f}x ({low:.2f}x to {high:.2f}x)"
             ),
             advice=advice(site.kind, source="", phase=site.phase, during="training", via=None),
+            snippet=snippet(site.kind, ""),
         )
 
 

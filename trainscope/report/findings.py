@@ -8,6 +8,7 @@ from trainscope.analysis.replay.what_if import WhatIf
 from trainscope.analysis.syncs import Line
 from trainscope.catalogue.codes import CODES, RACE
 from trainscope.catalogue.kinds import KINDS
+from trainscope.catalogue.snippets import snippet
 from trainscope.report.build_what_if import gain_of_line
 from trainscope.report.model import Finding, StepsReport
 from trainscope.report.verdict import site_name, wait_in_words
@@ -49,6 +50,7 @@ def _sync(line: Line, steps: StepsReport, cwd: str | None, replay: WhatIf | None
         gain_ms_per_step=gain_ms,
         evidence=f"{evidence}; {gain}",
         advice=site.advice,
+        snippet=None if kind is None else snippet(site.kind, site.source),
     )
 
 

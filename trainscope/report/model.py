@@ -155,6 +155,8 @@ class Finding(Part):
     gain_ms_per_step: float | None
     evidence: str
     advice: str
+    snippet: str | None = None
+    """Lines of Python that show what to write instead, with made-up names."""
 
 
 class DetectorReport(Part):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from trainscope.report.model_times import Part
+from trainscope.report.model_times import Part, Spread
 
 __all__ = [
     "ChainReport",
@@ -16,6 +16,7 @@ __all__ = [
     "KernelReport",
     "LaunchReport",
     "OperatorReport",
+    "PhaseReport",
     "WindowSyncReport",
 ]
 
@@ -35,6 +36,19 @@ class IdleDetail(Part):
     cause: str
     words: str
     ms_per_step: float
+
+
+class PhaseReport(Part):
+    """One phase in the window's steps, which profiling slows on the CPU."""
+
+    name: str
+    cpu_ms_per_step: Spread
+    gpu_ms_per_step: Spread
+    """Time in which a GPU ran what the phase enqueued, whenever that was."""
+    steps: int
+    """Steps of the window that have it; the spreads are over these."""
+    share: float | None
+    """Of the steps' CPU time."""
 
 
 class WindowSyncReport(Part):
@@ -57,6 +71,9 @@ class WindowSyncReport(Part):
     blocked_ms_total: float
     idle_ms_per_step: float | None
     """GPU idle time that it is to blame for; null outside steps."""
+    gain_ms_per_step: float | None = None
+    """How much shorter a step is without this one alone, replayed; null where that is not known."""
+    advice: str = ""
 
 
 class KernelReport(Part):
@@ -154,6 +171,8 @@ class GpuReport(Part):
     it starts with nothing in the queue."""
     devices: list[DeviceReport]
     idle: list[IdleDetail]
+    phases: list[PhaseReport] = Field(default_factory=list)
+    """In the order of a step."""
     syncs: list[WindowSyncReport]
     operators: list[OperatorReport]
     operators_left_out: int

@@ -17,6 +17,7 @@ from trainscope.report.text_ranks import ranks_section
 from trainscope.report.text_syncs import syncs_section
 from trainscope.report.text_times import times_sections
 from trainscope.report.text_unseen import in_short
+from trainscope.report.text_what_if import findings_section, what_if_section
 from trainscope.report.wording import count_of
 
 __all__ = ["render", "show"]
@@ -49,6 +50,8 @@ def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     yield Text("\n" + _run(report), style="dim")
     yield from times_sections(report, width)
     yield from syncs_section(report)
+    yield from what_if_section(report, width)
+    yield from findings_section(report)
     yield from gpu_sections(report)
     yield from ranks_section(report)
     yield from _metrics(report)

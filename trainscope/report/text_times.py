@@ -31,7 +31,11 @@ def times_sections(report: Report, width: int) -> Iterator[RenderableType]:
 def _steps(report: Report) -> Iterator[RenderableType]:
     steps = report.steps
     dry = report.run.dry_run
-    yield heading("Steps (times of the dry run, not of training)" if dry else "Steps")
+    if report.run.source != "run":
+        window = f"Captured window of {count_of(steps.count, 'step')}"
+        yield heading(f"{window} (times under the profiler)" if steps.count else "Captured window")
+    else:
+        yield heading("Steps (times of the dry run, not of training)" if dry else "Steps")
     counted = [count_of(steps.count, "step")]
     if steps.optimizer_steps is not None:
         counted.append(count_of(steps.optimizer_steps, "optimizer step"))
