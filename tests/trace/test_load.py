@@ -38,13 +38,6 @@ def test_a_trace_of_torch_profiler_is_a_trace_of_one_window(tmp_path: Path, name
     assert window.unix_ns_at_zero == 1_700_000_000_000_005_500
 
 
-@pytest.mark.parametrize("name", ["t.sqlite", "t.nsys-rep", "t.qdrep"])
-def test_recordings_of_nsys_are_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(TraceError, match="which this version does not read: give a run directory"):
-        load(tmp_path / name)
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -26,7 +26,9 @@ class Format(str, Enum):
 def report(
     path: Annotated[
         Path,
-        typer.Argument(help="A run directory, such as runs/mlp, or a trace of torch.profiler."),
+        typer.Argument(
+            help="A run directory, such as runs/mlp, or a trace of torch.profiler or nsys."
+        ),
     ],
     format: Annotated[
         Format, typer.Option(help="text, json, or html: one page that works offline.")

@@ -23,8 +23,10 @@ from trainscope.trace.nsys.tool import export
 from trainscope.trace.torch_trace.source import Progress, pieces
 from trainscope.trace.window import Calls, GpuOps, Spans, Syncs, Window
 
-__all__ = ["read_nsys", "read_nsys_processes"]
+__all__ = ["RECORDED", "read_nsys", "read_nsys_processes"]
 
+RECORDED = b"NVIDIA Tegra Profiler Report"
+"""How a recording that is not yet exported begins."""
 _RECORDINGS = (".nsys-rep", ".qdrep")
 _STRINGS = "StringIds"
 
@@ -78,27 +80,32 @@ class _Told:
 @contextmanager
 def _exported(given: Path) -> Iterator[Path]:
     """The SQLite file of a recording; what had to be made for that is removed afterwards."""
-    packed = given.suffix == ".gz" or _starts_packed(given)
-    recorded = given.name.removesuffix(".gz").endswith(_RECORDINGS)
-    if not packed and not recorded:
+    head = _head(given)
+    packed = head.startswith(b"\x1f\x8b")
+    if not packed and not _to_export(given.name, head):
         yield given
         return
     with tempfile.TemporaryDirectory(prefix="trainscope-nsys-") as folder:
-        made = given
+        made, name = given, given.name
         if packed:
-            made = Path(folder, given.name.removesuffix(".gz"))
+            name = given.name.removesuffix(".gz")
+            made = Path(folder, "unpacked" + Path(name).suffix)
             _unpack(given, made)
-        if recorded:
+        if _to_export(name, _head(made)):
             database = Path(folder, "export.sqlite")
-            export(made, database, os.environ)
+            export(made, database, os.environ, shown=given)
             made = database
         yield made
 
 
-def _starts_packed(given: Path) -> bool:
+def _to_export(name: str, head: bytes) -> bool:
+    return head.startswith(RECORDED) or name.endswith(_RECORDINGS)
+
+
+def _head(given: Path) -> bytes:
     try:
         with given.open("rb") as file:
-            return file.read(2) == b"\x1f\x8b"
+            return file.read(len(RECORDED))
     except OSError as error:
         raise TraceError(f"{given} cannot be read: {error.strerror or error}") from error
 

@@ -52,17 +52,20 @@ def find_nsys(
     return None
 
 
-def export(recording: Path, database: Path, environ: Mapping[str, str]) -> None:
-    """Write a ``.nsys-rep`` or ``.qdrep`` as a SQLite file.
+def export(
+    recording: Path, database: Path, environ: Mapping[str, str], *, shown: Path | None = None
+) -> None:
+    """Write a ``.nsys-rep`` or ``.qdrep`` as a SQLite file; errors call it ``shown``.
 
     Raises TraceError when there is no nsys, or with its last words when it fails.
     """
+    shown = recording if shown is None else shown
     nsys = find_nsys(environ)
     if nsys is None:
         given = environ.get("NSYS")
         why = f"NSYS={given} is no program" if given else "nsys is not found"
         raise TraceError(
-            f"{recording} has to be exported by nsys, and {why}: {GET_NSYS}; or give what "
+            f"{shown} has to be exported by nsys, and {why}: {GET_NSYS}; or give what "
             "`nsys export --type sqlite` writes on another machine"
         )
     command = [str(nsys), "export", "--type=sqlite", "--force-overwrite=true"]
@@ -75,7 +78,7 @@ def export(recording: Path, database: Path, environ: Mapping[str, str]) -> None:
         raise TraceError(f"{nsys} cannot be run: {error.strerror or error}") from error
     if done.returncode != 0 or not database.is_file():
         raise TraceError(
-            f"{recording} cannot be exported by {nsys}: {_last_words(done)}; an nsys older than "
+            f"{shown} cannot be exported by {nsys}: {_last_words(done)}; an nsys older than "
             "the one that recorded it cannot read it"
         )
 
@@ -84,4 +87,4 @@ def _last_words(done: subprocess.CompletedProcess[str]) -> str:
     """The end of what it said, without its progress bar."""
     said = _BAR.sub("", f"{done.stdout}\n{done.stderr}").replace("\r", "\n")
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return " ".join(lines[-3:])[-500:] or f"it ended with status {done.returncode}"
+    return " ".join(lines[-3:])[-500:].rstrip(".") or f"it ended with status {done.returncode}"
