@@ -110,7 +110,7 @@ def test_leaving_a_range_around_the_loop_ends_the_step_in_it(recorder: Recorder)
 def test_a_discarded_step_leaves_no_row_and_is_not_counted(recorder: Recorder) -> None:
     recorder.begin_step(0)
     recorder.open("data")
-    recorder.end_step(keep=False)
+    recorder.drop_step()
     assert rows(recorder) == []
     assert recorder.steps_done == 0
 

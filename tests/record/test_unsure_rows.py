@@ -35,7 +35,7 @@ def test_a_step_that_is_dropped_leaves_its_ranges_in_none(recorder: Recorder) ->
     recorder.close(recorder.open("nested"))
     recorder.close(inner)
     assert rows(recorder) == [(-1, "before", 1, 100, 101)]
-    recorder.end_step(keep=False)
+    recorder.drop_step()
     recorder.begin_step(0)
     recorder.close(recorder.open("forward"))
     recorder.step_is_sure()
@@ -103,10 +103,10 @@ def test_another_thread_takes_rows_while_steps_are_dropped() -> None:
     thread = threading.Thread(target=take)
     thread.start()
     for step in range(2000):
-        for keep in (False, True):
+        for end in (recorder.drop_step, recorder.end_step):
             recorder.begin_step(step)
             recorder.close(recorder.open("forward"))
-            recorder.end_step(keep=keep)
+            end()
     stop.set()
     thread.join()
     taken.extend(recorder.take_rows())

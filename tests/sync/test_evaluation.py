@@ -113,7 +113,7 @@ def test_a_backward_s_own_waits_are_training_though_it_turns_gradients_off(rig: 
 
 @pytest.mark.parametrize("where", ["before the first step", "after the last"])
 def test_an_evaluation_outside_steps(rig: Rig, where: str) -> None:
-    rig.recorder.end_step(keep=False)
+    rig.recorder.drop_step()
     rig.recorder.loop.started = rig.recorder.loop.finished = where == "after the last"
     rig.model.eval()
     with torch.no_grad():

@@ -73,6 +73,7 @@ class Recorder:
         self.stack: list[tuple[int, int, TimelineDomain | None]] = []
         """The open ranges: name_id, start_ns, and the window that shows it."""
         self._keep = True
+        """Whether what is closed leaves a row."""
         self.base = 0
         """How many ranges were open when the step began; 0 outside a step."""
         self.phase_depth = -1
@@ -195,7 +196,7 @@ class Recorder:
         loop.phase = None
         loop.evaluating = False
         loop.started = True
-        self._keep = True
+        self._keep = True  # an interrupt may have left it otherwise
         self._unsure.step = None if self.on_event is None else step
         self.base = self.phase_depth = len(self.stack)
         if self._domain is not None:
@@ -208,35 +209,41 @@ class Recorder:
         self.step = loop.step = step
         return start_ns
 
-    def end_step(self, *, keep: bool = True, end_ns: int | None = None) -> None:
-        """Close the step and its ranges; ``keep=False`` leaves no row, as if it had not begun.
-
-        ``end_ns`` is when it ended, where that was before now.
-        """
+    def end_step(self, end_ns: int | None = None) -> None:
+        """Close the step and its ranges; ``end_ns`` is when it ended, where that was before now."""
         step = self.step
         if step < 0:
             return
-        self._keep = keep
         if len(self.stack) > self.base:
             self.close(self.base)
             end_ns = None
-        end_ns = perf_counter_ns() if end_ns is None else max(end_ns, self._step_start_ns)
+        start_ns = self._step_start_ns
+        if end_ns is None:
+            end_ns = perf_counter_ns()
+        elif end_ns < start_ns:
+            end_ns = start_ns
+        keep = self._keep
         # no step any more before its row is there: an interrupt may lose it, not write it twice
         self.step = -1
         self.loop.step = None
         self.base = 0
         self.phase_depth = -1
-        self._keep = True
         if self._unsure.step is not None:
             self._unsure.end_step(keep)
         if keep:
-            self.rows.extend((step, 0, 0, self._step_start_ns, end_ns))
+            self.rows.extend((step, 0, 0, start_ns, end_ns))
             self.steps_done += 1
             self._step_end_ns = end_ns
         if self._step_window is not None:
             self._step_window.pop()
         if self._domain is not None:
             self._domain.pop()
+
+    def drop_step(self) -> None:
+        """Close the step and its ranges and leave no row of them, as if it had not begun."""
+        self._keep = False
+        self.end_step()
+        self._keep = True
 
     def backdate_step(self, start_ns: int) -> None:
         """The open step began then, but not before the end of the last; give it what was kept."""

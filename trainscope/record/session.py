@@ -144,7 +144,7 @@ class Session:
             return
         try:
             self._next_step = step + 1  # first: an interrupt here must not give a number twice
-            recorder.end_step(end_ns=began_ns if end_ns is None else end_ns)
+            recorder.end_step(began_ns if end_ns is None else end_ns)
             self.metrics.end_step(step)
         except TrainscopeError:
             raise  # a NaN that the user asked to be stopped at
@@ -161,7 +161,7 @@ class Session:
     def drop_step(self) -> None:
         """Forget the open step: the loader had no batch for it. The next one takes its number."""
         if self._open:
-            self.recorder.end_step(keep=False)
+            self.recorder.drop_step()
             self.detector.drop_step()
 
     def range(self, name: str) -> Range | NullRange:
