@@ -12,7 +12,7 @@ from trainscope.trace.torch_trace.events import Document, Event
 from trainscope.trace.torch_trace.problems import LeftOut, problems
 from trainscope.trace.torch_trace.source import Progress, pieces
 from trainscope.trace.torch_trace.split import Frame, batches
-from trainscope.trace.torch_trace.tables import OP_KINDS, Places, Rows, copy_of, sync_of
+from trainscope.trace.torch_trace.tables import OP_KINDS, Places, Rows, Threads, copy_of, sync_of
 from trainscope.trace.window import Calls, GpuOps, OpKind, Spans, Syncs, Thread, Window
 
 __all__ = ["read_torch_trace"]
@@ -30,8 +30,9 @@ _OLD_NAMES = {
 def read_torch_trace(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Window:
     """The window in a JSON or JSON.gz file of torch.profiler (``export_chrome_trace``).
 
-    What is missing or had to be left out is said in ``Window.problems``. Times are exact to 1 ns,
-    to 250 ns in traces of torch before 2.3, which count microseconds since 1970.
+    What is missing or had to be left out is said in ``Window.problems``. Times are exact, to the
+    nanosecond or, where torch before 2.3 wrote no more, to the microsecond. ``progress`` is told
+    how many bytes of how many have been read.
     Raises TraceError, with the place, for a file that is no such trace.
     """
     given = Path(path)
@@ -48,7 +49,7 @@ class _Reading:
     def __init__(self) -> None:
         self.names: Places = Places()
         self.shapes: Places = Places()
-        self.threads: Places = Places()
+        self.threads = Threads()
         self.thread_names: dict[tuple[object, object], str] = {}
         self.ops, self.ranges, self.frames = Rows.of(Spans), Rows.of(Spans), Rows.of(Spans)
         self.calls, self.gpu, self.syncs = Rows.of(Calls), Rows.of(GpuOps), Rows.of(Syncs)
@@ -88,7 +89,7 @@ class _Reading:
             events,
             {
                 "name_id": [names[event.name] for event in events],
-                "thread": [threads[event.pid, event.tid] for event in events],
+                "thread": [threads[event.pid][event.tid] for event in events],
                 "shape_id": places,
             },
         )
@@ -101,7 +102,7 @@ class _Reading:
             events,
             {
                 "name_id": [names[event.name] for event in events],
-                "thread": [threads[event.pid, event.tid] for event in events],
+                "thread": [threads[event.pid][event.tid] for event in events],
                 "correlation": [_whole(event.args.correlation) for event in events],
             },
         )
@@ -163,10 +164,10 @@ class _Reading:
             file=file,
             source="torch.profiler",
             names=tuple(self.names),
-            shapes=tuple(text.decode("utf-8", "replace") for text in self.shapes),
+            shapes=tuple(map(_shape_text, self.shapes)),
             threads=tuple(
                 Thread(_as_number(pid), _as_number(tid), self._named(pid, tid))
-                for pid, tid in self.threads
+                for pid, tid in self.threads.keys_by_place
             ),
             devices=_devices(document),
             ops=self.ops.table(Spans, base_ns),
@@ -186,6 +187,11 @@ class _Reading:
         return self.thread_names.get((pid, tid), f"thread {tid}")
 
 
+def _shape_text(text: bytes) -> str:
+    """``[[8, 4], []]``, however it was spaced in the file."""
+    return "".join(text.decode("utf-8", "replace").split()).replace(",", ", ")
+
+
 def _devices(document: Document) -> tuple[str, ...]:
     named = {device.id: device.name for device in document.deviceProperties if device.id >= 0}
     return tuple(named.get(i, "") for i in range(max(named, default=-1) + 1 if named else 0))
@@ -193,9 +199,11 @@ def _devices(document: Document) -> tuple[str, ...]:
 
 def _unix_ns(document: Document, base_ns: int) -> int | None:
     """Unix time of the first event; torch before 2.3 wrote unix times themselves."""
+    if base_ns > 10**18:
+        return base_ns
     if document.baseTimeNanoseconds is not None:
         return document.baseTimeNanoseconds + base_ns
-    return base_ns if base_ns > 10**18 else None
+    return None
 
 
 def _whole(value: int) -> int:

@@ -16,8 +16,9 @@ from trainscope.trace.torch_trace.events import Event, decode_event
 
 __all__ = ["Scanned", "scan"]
 
-# A text may not run over a line end, so that after a lost quote the next line is read rightly.
-_TEXT = rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+# A text may not run over a line end, so that after a lost quote the next line is read rightly; one
+# that is cut off runs to the end, so that no bracket in it counts.
+_TEXT = rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?'
 _TOKEN = re.compile(_TEXT + rb"|[{}\[\]]")
 _ODD = re.compile(_TEXT + rb"|-?\b(?:inf|nan|Infinity|NaN)\b")
 _BETWEEN = re.compile(rb"\s*,?\s*")

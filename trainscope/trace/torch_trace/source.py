@@ -13,7 +13,7 @@ __all__ = ["Progress", "pieces"]
 Progress = Callable[[int, int], None]
 """Told how many bytes of the file have been read, and how many it has."""
 
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 _BOMB_RATIO = 150
 """A trace shrinks to a tenth or a twentieth; a file that grows more than this is none."""
@@ -21,7 +21,7 @@ _BOMB_FROM_BYTES = 64 << 20
 
 
 def pieces(path: Path, progress: Progress | None = None) -> Iterator[bytes]:
-    """The unpacked content in pieces of some megabytes.
+    """The unpacked content in pieces of a megabyte, whose events still fit the cache.
 
     Raises TraceError when it cannot be read or unpacked; a packed file that is cut short gives what
     there is, and then a ``TraceError`` would be wrong: the reader sees that the end is missing.

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainscope.trace.torch_trace.events import Event
 from trainscope.trace.window import Column, CopyKind, Memory, OpKind, SyncKind, Table
 
-__all__ = ["OP_KINDS", "Places", "Rows", "copy_of", "sync_of"]
+__all__ = ["OP_KINDS", "Places", "Rows", "Threads", "copy_of", "sync_of"]
 
-_LIMIT_NS = 2.0**62
+_LIMIT_US = 2.0**62 / 1000
 
 
 class Places(dict):  # type: ignore[type-arg]
@@ -21,6 +22,28 @@ class Places(dict):  # type: ignore[type-arg]
 
     def __missing__(self, key: object) -> int:
         place = self[key] = len(self)
+        return place
+
+
+class Threads(dict):  # type: ignore[type-arg]
+    """A number for each thread: ``threads[pid][tid]``, twice as fast as a pair for a key."""
+
+    def __init__(self) -> None:
+        self.keys_by_place: list[tuple[object, object]] = []
+
+    def __missing__(self, pid: object) -> _OfProcess:
+        found = self[pid] = _OfProcess(self.keys_by_place, pid)
+        return found
+
+
+class _OfProcess(dict):  # type: ignore[type-arg]
+    def __init__(self, keys_by_place: list[tuple[object, object]], pid: object) -> None:
+        self._keys = keys_by_place
+        self._pid = pid
+
+    def __missing__(self, tid: object) -> int:
+        place = self[tid] = len(self._keys)
+        self._keys.append((self._pid, tid))
         return place
 
 
@@ -34,16 +57,18 @@ class Rows:
 
     def add(self, events: Sequence[Event], columns: Mapping[str, object]) -> None:
         """Rows of the events with times in µs turned to ns; the other columns are given."""
-        begin = np.array([event.ts for event in events], dtype=np.float64) * 1e3
-        length = np.array([event.dur for event in events], dtype=np.float64) * 1e3
+        begin = np.array([event.ts for event in events], dtype=np.float64)
+        length = np.array([event.dur for event in events], dtype=np.float64)
         with np.errstate(invalid="ignore"):
-            good = (begin >= 0) & (begin < _LIMIT_NS) & (length >= 0) & (length < _LIMIT_NS)
-        start = np.rint(np.where(good, begin, 0)).astype(np.int64)
-        end = start + np.rint(np.where(good, length, 0)).astype(np.int64)
-        self.bad_time += int((~good).sum())
+            good = (begin >= 0) & (begin < _LIMIT_US) & (length >= 0) & (length < _LIMIT_US)
+        start = _ns(np.where(good, begin, 0))
+        end = start + _ns(np.where(good, length, 0))
         everything = {"start_ns": start, "end_ns": end, **columns}
+        whole = bool(good.all())
+        self.bad_time += 0 if whole else int((~good).sum())
         for name, parts in self._parts.items():
-            parts.append(np.asarray(everything[name], dtype=np.int64)[good])
+            column = np.asarray(everything[name], dtype=np.int64)
+            parts.append(column if whole else column[good])
 
     def table(self, kind: type[Table], base_ns: int) -> Table:
         """The table, with times from ``base_ns`` on."""
@@ -63,6 +88,12 @@ class Rows:
     def of(cls, kind: type[Table]) -> Rows:
         """Rows for a table of that kind."""
         return cls([field.name for field in fields(kind)])
+
+
+def _ns(us: NDArray[np.float64]) -> Column:
+    """Nanoseconds, the whole microseconds apart: together they have more digits than a float."""
+    whole = np.floor(us)
+    return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
 
 
 _COPY = re.compile(r"Memcpy (\w+)(?: \((\w+) -> (\w+)\))?")
