@@ -96,6 +96,7 @@ class _Builder:
         window, side = self._window, self._side
         items = [item for start, end in self._stretches for item in self._items(start, end)]
         in_steps = self._steps.of_ops(window) >= 0
+        rate, rate_seen = pinned_rate(window)
         return Program(
             items=tuple(items),
             steps=len(self._steps),
@@ -104,7 +105,9 @@ class _Builder:
             recorded_ns=sum(end - start for start, end in self._stretches),
             gpu_ns=side.busy_ns(window, np.flatnonzero(in_steps)),
             backlog_ns=self._backlog(),
-            pinned_bytes_per_ns=pinned_rate(window),
+            pinned_bytes_per_ns=rate,
+            rate_seen=rate_seen,
+            source=window.source,
             unresolved=self._events.unresolved,
             guessed=self._events.guessed,
             unfollowed_ns=self._unfollowed_ns(),
@@ -139,7 +142,7 @@ class _Builder:
         return later
 
     def _unfollowed_ns(self) -> int:
-        """GPU time in the steps of work that no followed thread is known to have enqueued."""
+        """GPU time, in one lane, of work that no followed thread is known to have enqueued."""
         window, side, steps = self._window, self._side, self._steps
         if not self._stretches:
             return 0

@@ -19,9 +19,12 @@ _PER_BOUNDARY_NS = (1_000.0, 500.0)
 """Mean and spread of what recording one beginning or end of an event costs."""
 _CPU_SCALE = (0.65, 0.3)
 """Median and log-spread of what is left of CPU time in operators: caches, allocations, clocks."""
+_CPU_SCALE_NSYS = (0.95, 0.15)
+"""The same where operators were not recorded; assumed, for no loop was measured both ways."""
 _BACKWARD_SPREAD = 0.15
 _GPU_SPREAD = 0.01
-_COPY_RATE_SPREAD = 0.15
+_COPY_RATE_SPREAD, _SEEN_RATE_SPREAD = 0.15, 0.05
+"""Of a rate that is assumed, and of one seen in the trace."""
 _MATCH = 0.01
 """How closely a replay is expected to meet the measured step time."""
 
@@ -39,7 +42,7 @@ class Calibration:
 
 def calibrate(program: Program, step_ns: float | None) -> Calibration:
     """Guesses in proportion to how well their replay meets ``step_ns``; all alike without it."""
-    guesses = _guesses()
+    guesses = _guesses(program)
     replayed = run(program, guesses)
     if step_ns is None:
         kept = np.arange(0, _GUESSES, _GUESSES // _KEPT)
@@ -58,20 +61,21 @@ def quantile(values: NDArray[np.float64], share: float) -> float:
     return float(np.quantile(values, share))
 
 
-def _guesses() -> Samples:
+def _guesses(program: Program) -> Samples:
     """Points that fill the five dimensions evenly, the same in every call."""
     # a Kronecker sequence: multiples of powers of the root of x^6 = x + 1, modulo 1
     root = 1.1347241384015194
     place = np.arange(1, _GUESSES + 1)
     uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in range(1, 6)]
     mean_ns, spread_ns = _PER_BOUNDARY_NS
-    scale, spread = _CPU_SCALE
+    scale, spread = _CPU_SCALE_NSYS if program.source == "nsys" else _CPU_SCALE
+    rate_spread = _SEEN_RATE_SPREAD if program.rate_seen else _COPY_RATE_SPREAD
     return Samples(
         per_boundary_ns=np.maximum(mean_ns + spread_ns * _normal(uniform[0]), 0.0),
         cpu_scale=scale * np.exp(spread * _normal(uniform[1])),
         backward_scale=np.exp(_BACKWARD_SPREAD * _normal(uniform[2])),
         gpu_scale=np.exp(_GPU_SPREAD * _normal(uniform[3])),
-        copy_rate=np.exp(_COPY_RATE_SPREAD * _normal(uniform[4])),
+        copy_rate=np.exp(rate_spread * _normal(uniform[4])),
     )
 
 

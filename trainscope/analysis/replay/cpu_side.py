@@ -17,8 +17,9 @@ __all__ = ["READS", "Boundaries", "Read", "boundaries", "reads"]
 READS = ("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense")
 """Operators that do nothing but bring a value to the CPU: without the read they are gone."""
 _RANGE_WEIGHT, _FRAME_WEIGHT = 4.0, 0.15
-"""What recording an annotation (which goes through Python) or a Python function costs, over what an
-operator's costs."""
+"""What recording an annotation of torch (which goes through Python) or a Python function costs,
+over what an operator's costs."""
+_NVTX_WEIGHT = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +51,10 @@ class Read:
 def boundaries(window: Window, threads: NDArray[np.bool_]) -> Boundaries:
     """Those of operators, ranges and Python functions on the chosen threads."""
     times, weights = [], []
+    of_range = _NVTX_WEIGHT if window.source == "nsys" else _RANGE_WEIGHT
     for spans, weight in (
         (window.ops, 1.0),
-        (window.ranges, _RANGE_WEIGHT),
+        (window.ranges, of_range),
         (window.frames, _FRAME_WEIGHT),
     ):
         if not len(spans) or not len(threads):

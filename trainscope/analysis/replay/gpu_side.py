@@ -39,14 +39,14 @@ class GpuSide:
     """From the end of a launch to the start of its kernel on an idle stream."""
 
     def busy_ns(self, window: Window, ops: Column) -> int:
-        """GPU time of ops on the busiest device, overlaps counted once."""
+        """GPU time of ops in the busiest lane; how far lanes overlap is not the same each time."""
         gpu = window.gpu
-        busy = [
-            union(gpu.start_ns[mine], gpu.end_ns[mine])
-            for device in np.unique(gpu.device[ops])
-            if len(mine := ops[gpu.device[ops] == device])
-        ]
-        return max((int((each.end_ns - each.start_ns).sum()) for each in busy), default=0)
+        most = 0
+        for lane in np.unique(self.lane_of_op[ops]):
+            mine = ops[self.lane_of_op[ops] == lane]
+            busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
+            most = max(most, int((busy.end_ns - busy.start_ns).sum()))
+        return most
 
 
 def gpu_side(window: Window) -> GpuSide:
@@ -75,13 +75,17 @@ def gpu_side(window: Window) -> GpuSide:
         op_of_call=ops_of_calls(window),
         call_of_op=call_of_op,
         blocks=blocks,
-        gap_ns=_gaps(window, lane_of_op, launched_ns, latency_ns),
+        gap_ns=_gaps(window, lane_of_op, call_of_op, launched_ns, latency_ns),
         latency_ns=latency_ns,
     )
 
 
 def _gaps(
-    window: Window, lane_of_op: Column, launched_ns: Column, latency_ns: float
+    window: Window,
+    lane_of_op: Column,
+    call_of_op: Column,
+    launched_ns: Column,
+    latency_ns: float,
 ) -> NDArray[np.float64]:
     gpu = window.gpu
     gap = np.full(len(gpu), np.nan)
@@ -90,6 +94,7 @@ def _gaps(
         before_ns = np.maximum.accumulate(gpu.end_ns[rows])[:-1]
         since = gpu.start_ns[rows[1:]] - before_ns
         queued = launched_ns[rows[1:]] + latency_ns < before_ns
+        queued &= call_of_op[rows[1:]] != call_of_op[rows[:-1]]  # a graph's own gaps are shorter
         gap[rows[1:]] = np.where(queued & (since < _LONGEST_GAP_NS), since, np.nan)
     seen = np.isfinite(gap)
     usual = float(np.median(gap[seen])) if seen.any() else _USUAL_GAP_NS
@@ -111,12 +116,15 @@ def _latency(window: Window, lane_of_op: Column, launch_ns: Column, launched_ns:
     return float(np.clip(np.median(every), -5_000, 20_000)) if len(every) else _USUAL_LATENCY_NS
 
 
-def pinned_rate(window: Window) -> float:
-    """Bytes per ns between pinned memory and the GPU: of large copies seen, else of its bus."""
+def pinned_rate(window: Window) -> tuple[float, bool]:
+    """Bytes per ns between pinned memory and the GPU, and whether large copies showed it.
+
+    Where there are none it is what the GPU's bus usually gives.
+    """
     gpu = window.gpu
     seen = (gpu.host_memory == Memory.PINNED) & (gpu.bytes >= _SEEN_BYTES)
     length_ns = gpu.end_ns[seen] - gpu.start_ns[seen]
     if (length_ns > 0).any():
-        return float(np.median(gpu.bytes[seen][length_ns > 0] / length_ns[length_ns > 0]))
+        return float(np.median(gpu.bytes[seen][length_ns > 0] / length_ns[length_ns > 0])), True
     fast = any(part in name for name in window.devices for part in _PCIE_5)
-    return _PCIE_5_BYTES_PER_NS if fast else _PCIE_4_BYTES_PER_NS
+    return (_PCIE_5_BYTES_PER_NS if fast else _PCIE_4_BYTES_PER_NS), False

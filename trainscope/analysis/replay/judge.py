@@ -14,6 +14,8 @@ MAX_BAND = 0.12
 """Width of the band of a speedup, in parts of it."""
 MIN_OVER_GPU = 0.95
 """A measured step shorter than this share of the GPU work in it was not measured on this loop."""
+MAX_UNFOLLOWED = 0.03
+"""Share of the recorded time that GPU work may take which the replay knows no launch of."""
 MIN_STEPS = 2
 
 
@@ -32,6 +34,12 @@ def why_not(
         return (
             f"{program.unresolved} waits of a stream for an event are not resolved: the trace does "
             "not tell which stream the event is of"
+        )
+    if program.unfollowed_ns > MAX_UNFOLLOWED * program.recorded_ns:
+        share = program.unfollowed_ns / program.recorded_ns
+        return (
+            f"GPU work of {share:.0%} of the time was launched by threads other than the training "
+            "loop's, or its launch is not in the trace"
         )
     if abs(drift) > MAX_DRIFT:
         return (

@@ -87,17 +87,21 @@ class Program:
     recorded_ns: int
     """How long the steps took together, as recorded, without what lies between them."""
     gpu_ns: int
-    """GPU work of these steps on their busiest device, overlaps counted once."""
+    """GPU work of these steps in the busiest lane."""
     backlog_ns: tuple[float, ...] = ()
     """For each lane, how long after the first step's beginning it was busy with earlier work."""
     pinned_bytes_per_ns: float = 25.0
-    """Rate of a copy between pinned memory and the GPU: seen in the trace, or assumed."""
+    """Rate of a copy between pinned memory and the GPU."""
+    rate_seen: bool = False
+    """Whether that rate was seen in the trace; else it is assumed."""
+    source: str = "torch.profiler"
+    """What recorded the window: each profiler slows the CPU by its own measure."""
     unresolved: int = 0
     """Waits of streams for events of which it is not known what they wait for."""
     guessed: int = 0
     """Those of which only the order of calls and the times on the GPU tell it."""
     unfollowed_ns: int = 0
-    """GPU time in the steps of work that other threads enqueued, or that no call is known of."""
+    """GPU time, in one lane, of work that other threads enqueued or that no call is known of."""
 
     def with_items(self, items: Sequence[Item]) -> Program:
         """The same steps with other items."""

@@ -202,7 +202,13 @@ class _Forecast:
             )
         if any(item.bytes > _SMALL_BYTES and item.site >= 0 for item in self._program.items):
             rate = self._program.pinned_bytes_per_ns
-            words.append(f"a copy with pinned memory moves {rate:.0f} GB/s")
+            how = "as others in the trace" if self._program.rate_seen else "assumed"
+            words.append(f"a copy with pinned memory moves {rate:.0f} GB/s ({how})")
+        if self._program.guessed:
+            words.append(
+                f"what {self._program.guessed} waits between streams are for is taken from the "
+                "order of calls and their times"
+            )
         if any(site.kind == "synchronize" for site in self._program.sites):
             words.append("nothing else relies on a device sync that is removed")
         return words
