@@ -73,18 +73,20 @@ def _of_launches(window: Window) -> Iterator[str]:
     if not len(gpu):
         return
     alone = gpu.correlation[~np.isin(gpu.correlation, launched)]
-    first = int(launched.min()) if len(launched) else None
-    before = int((alone < first).sum()) if first is not None else 0
-    if before:  # ids count upwards
+    first = int(launched.min()) if len(launched) else 0
+    unknown = int((alone < 0).sum())
+    before = int(((alone >= 0) & (alone < first)).sum())  # ids count upwards
+    lost = len(alone) - unknown - before
+    of_all = f"of {_count(len(gpu), 'GPU op')}"
+    if lost:
+        yield f"{lost} {of_all} {_have(lost)} no launch in the trace: the profiler lost it"
+    if unknown:
         yield (
-            f"{before} of {_count(len(gpu), 'GPU op')} {_have(before)} no launch in the trace: "
-            "it came before the window"
+            f"{unknown} {of_all} {_have(unknown)} no correlation id, so what launched "
+            f"{'it' if unknown == 1 else 'them'} is not known"
         )
-    if len(alone) > before:
-        yield (
-            f"{len(alone) - before} of {_count(len(gpu), 'GPU op')} {_have(len(alone) - before)} "
-            "no launch in the trace: the profiler lost it"
-        )
+    if before:
+        yield f"{before} {of_all} {_have(before)} no launch in the trace: it came before the window"
     launches = _named(window, _LAUNCHES) & ~_captured(window)
     missing = int((~np.isin(calls.correlation[launches], gpu.correlation)).sum())
     if missing:

@@ -21,6 +21,7 @@ __all__ = ["Scanned", "scan"]
 _TEXT = rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?'
 _TOKEN = re.compile(_TEXT + rb"|[{}\[\]]")
 _ODD = re.compile(_TEXT + rb"|-?\b(?:inf|nan|Infinity|NaN)\b")
+_QUOTED = re.compile(_TEXT)
 _BETWEEN = re.compile(rb"\s*,?\s*")
 _PAIR = re.compile(rb"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}", re.IGNORECASE)
 _ALONE = re.compile(rb"\\\\|(" + _PAIR.pattern + rb")|\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
@@ -49,7 +50,7 @@ def scan(text: bytes | bytearray) -> Scanned:
             depth += 1
             if depth == 2:
                 begin = token.start()
-                malformed += not _is_gap(text, end, begin)
+                malformed += _others(text, end, begin)
         elif mark in (b"}", b"]"):
             depth -= 1
             if depth == 1:
@@ -60,14 +61,16 @@ def scan(text: bytes | bytearray) -> Scanned:
                 else:
                     events.append(event)
             elif depth == 0:
-                malformed += not _is_gap(text, end, token.start())
+                malformed += _others(text, end, token.start())
                 return Scanned(events, malformed, token.end(), True)
     return Scanned(events, malformed, end, False)
 
 
-def _is_gap(text: bytes | bytearray, begin: int, end: int) -> bool:
-    """Whether nothing but a comma stands there."""
-    return _BETWEEN.fullmatch(text, begin, end) is not None
+def _others(text: bytes | bytearray, begin: int, end: int) -> int:
+    """How many entries stand there that are numbers, texts or words."""
+    if _BETWEEN.fullmatch(text, begin, end) is not None:
+        return 0
+    return sum(1 for part in _QUOTED.sub(b"0", text[begin:end]).split(b",") if part.strip())
 
 
 def _read(text: bytes) -> Event | None:

@@ -54,8 +54,7 @@ def batches(path: Path, source: Iterable[bytes], frame: Frame) -> Iterator[list[
         yield array.last_events()
     if not array.found and frame.malformed:
         raise TraceError(
-            f"{path} is no trace of torch.profiler: none of its {frame.malformed} traceEvents is "
-            "an event"
+            f"{path} is no trace of torch.profiler: nothing in its traceEvents is an event"
         )
     _around(path, head, bytes(array.text), frame)
 
@@ -76,6 +75,8 @@ def _head(path: Path, source: Iterator[bytes]) -> tuple[bytes, bytearray]:
                 f"{path} is no trace of torch.profiler: no traceEvents in its first "
                 f"{len(text)} bytes"
             )
+    if not text:
+        raise TraceError(f"{path} unpacks to nothing: was the program killed while it wrote it?")
     try:
         msgspec.json.decode(text)
     except _UNREADABLE as error:
