@@ -117,7 +117,8 @@ def opened(path: Path, shown: Path, told: Callable[[int], None]) -> Iterator[Dat
             connection.execute("pragma trusted_schema = off")
             connection.execute("pragma cell_size_check = on")
             yield Database(connection, told)
-    except sqlite3.Error as error:
+    # Where SQLite's own message quotes damaged bytes, Python cannot even make its error of it.
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise TraceError(
             f"{shown} is cut off or damaged: {error}; export it again from the .nsys-rep"
         ) from error

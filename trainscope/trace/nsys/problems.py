@@ -33,7 +33,7 @@ def _without_gpu(window: Window, version: str) -> Iterator[str]:
             "driver or than the CUDA of the program; record with a newer nsys"
         )
     elif len(window.calls):
-        yield f"{len(window.calls)} CUDA calls, of which none gives the GPU work"
+        yield f"{len(window.calls)} CUDA calls, none of which asks for GPU work"
     elif len(window.ranges) or len(window.ops):
         yield "no CUDA calls and no GPU work: record with --trace=cuda,nvtx, on a machine with GPU"
     else:

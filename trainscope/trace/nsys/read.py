@@ -138,7 +138,7 @@ class _Recording:
 
     def windows(self) -> tuple[Window, ...]:
         """One for each process, the one with most to tell first."""
-        parts = (self._gpu, self._calls, self._ranges)
+        parts = (self._gpu, self._calls, self._syncs, self._ranges, self._ops)
         tally = [Counter(part["process"].tolist()) for part in parts]
         weight = {
             process: tuple(counts[process] for counts in tally)
@@ -146,7 +146,7 @@ class _Recording:
             if process != -1
         }
         ranked = sorted(weight, key=lambda process: (weight[process], -process), reverse=True)
-        of_cuda = [process for process in ranked if any(weight[process][:2])]
+        of_cuda = [process for process in ranked if any(weight[process][:3])]
         chosen = of_cuda or ranked[:1] or [-1]
         if len(of_cuda) > 1:
             self._left_out.homeless += sum(counts[-1] for counts in tally)
