@@ -51,7 +51,7 @@ def rows(window: Window) -> Counter[tuple[object, ...]]:
             stream = int(columns.stream[i]) if hasattr(columns, "stream") else -1
             times = int(columns.start_ns[i]), int(columns.end_ns[i])
             tid = window.threads[columns.thread[i]].tid if hasattr(columns, "thread") else stream
-            found[table, name, *times, correlation, tid] += 1
+            found[(table, name, *times, correlation, tid)] += 1
     return found
 
 
