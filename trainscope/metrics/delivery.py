@@ -84,8 +84,8 @@ class Delivery:
                 if not generation.landed():
                     break
                 for part, records in enumerate(generation.read()):
-                    if part:
-                        time.sleep(_PAUSE_S)
+                    if part and not self._sealed and len(self._flying) == 1:
+                        time.sleep(_PAUSE_S)  # more waiting means that the loop does get on
                     self._hand_on(records)
             except Exception as fault:
                 self._flying.popleft()

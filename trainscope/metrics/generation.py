@@ -191,12 +191,13 @@ def _copy_each(views: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
 
 def _record(entry: Entry, arrived: dict[Source, list[Any]], unix_ns_at_0: int) -> MetricRecord:
     step, logged_ns, layout, numbers, first_rows = entry
-    values = [*numbers]
-    for place, group in enumerate(layout.groups):
-        first = first_rows[place]
-        values += arrived[group.source][first : first + group.count]
+    if numbers or len(first_rows) != 1:
+        values = [*numbers]
+        for group, first in zip(layout.groups, first_rows, strict=True):
+            values += arrived[group.source][first : first + group.count]
+    else:  # most often: all from one copy
+        group, first = layout.groups[0], first_rows[0]
+        values = arrived[group.source][first : first + group.count]
     if layout.in_order is not None:
         values = [*layout.in_order(values)]
-    return MetricRecord(
-        step, unix_ns_at_0 + logged_ns, dict(zip(layout.names, values, strict=True))
-    )
+    return MetricRecord(step, unix_ns_at_0 + logged_ns, dict(zip(layout.names, values)))

@@ -96,7 +96,7 @@ class MetricsLogger:
         worker.add(self._tick)
 
     # ---- hot path -----------------------------------------------------------------------------
-    def log(self, step: int, values: Mapping[str, object], *, logged_ns: int | None = None) -> None:
+    def log(self, step: int, values: Mapping[str, object], logged_ns: int | None = None) -> None:
         """Log values of one step, each a number or a tensor of one element; never waits.
 
         A tensor's value is taken in stream order at the time of the call: later in-place changes

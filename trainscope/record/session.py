@@ -198,7 +198,7 @@ class Session:
         if step < 0:
             step = max(self._next_step - 1, self.settings.start_step)
         try:
-            self.metrics.log(step, values, logged_ns=began_ns)
+            self.metrics.log(step, values, began_ns)
         except TrainscopeError:
             raise
         except Exception as fault:  # of a value that cannot even be asked, say
