@@ -200,4 +200,5 @@ def _record(entry: Entry, arrived: dict[Source, list[Any]], unix_ns_at_0: int) -
         values = arrived[group.source][first : first + group.count]
     if layout.in_order is not None:
         values = [*layout.in_order(values)]
-    return MetricRecord(step, unix_ns_at_0 + logged_ns, dict(zip(layout.names, values)))
+    named = dict(zip(layout.names, values))  # noqa: B905 (saying strict takes 0.1 µs a record)
+    return MetricRecord(step, unix_ns_at_0 + logged_ns, named)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trainscope.trace.nsys.rows import LeftOut
-from trainscope.trace.orphans import orphans
+from trainscope.trace.nsys.orphans import orphans
 from trainscope.trace.window import Window
 
 __all__ = ["problems"]
