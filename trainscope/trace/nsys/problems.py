@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainscope.trace.nsys.rows import LeftOut
 from trainscope.trace.nsys.orphans import orphans
+from trainscope.trace.nsys.rows import LeftOut
 from trainscope.trace.window import Window
 
 __all__ = ["problems"]

@@ -25,7 +25,7 @@ _PLACES = (
     "/usr/lib/nsight-systems/bin/nsys",
     "/usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64/nsys",
 )
-_BAR = re.compile(r"\[[^\n]*%[ \]]*")
+_BAR = re.compile(r"\[=*\d+% *")
 
 
 def find_nsys(
@@ -85,6 +85,6 @@ def export(
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
     """The end of what it said, without its progress bar."""
-    said = _BAR.sub("", f"{done.stdout}\n{done.stderr}").replace("\r", "\n")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    said = f"{done.stdout}\n{done.stderr}".replace("\r", "\n").splitlines()
+    lines = [line.strip() for line in said if line.strip() and not _BAR.search(line)]
     return " ".join(lines[-3:])[-500:].rstrip(".") or f"it ended with status {done.returncode}"
