@@ -65,3 +65,4 @@ def test_ranges_of_other_threads_around_steps_and_between_them_are_no_phases() -
 def test_without_steps_there_are_no_phases() -> None:
     assert told(empty_window()) == []
     assert told(Made().range("forward", 0, 10).window()) == []
+    assert told(Made().range("on no known thread", 0, 10, thread=-1).window()) == []

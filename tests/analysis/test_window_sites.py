@@ -163,3 +163,35 @@ def test_a_line_that_waits_in_some_steps_only_is_joined_all_the_same() -> None:
     (sync,) = find_syncs(window, find_steps(window), (live,))
     assert (sync.site.per_step, sync.site.per_seen_step) == (1 / 3, 1.0)
     assert (sync.site.line, sync.site.line_is) == (31, "wait")
+
+
+def test_without_operators_the_range_before_tells_where_it_is() -> None:
+    made = Made()
+    for step in range(2):
+        at = step * 1000
+        made.range(f"step {step}", at, at + 990)
+        made.range("forward", at + 10, at + 300).range("attention", at + 20, at + 100)
+        made.launch(at + 30, at + 40, at + 260)
+        made.wait(at + 150, at + 260)  # inside forward, so what is before forward says nothing
+        made.range("optimizer", at + 400, at + 500)
+        made.launch(at + 410, at + 420, at + 600)
+        made.wait(at + 550, at + 601)
+    window = made.window(source="nsys")
+    places = [site.place for site in by_site(find_syncs(window, find_steps(window)))]
+    assert sorted(places) == [
+        "cudaStreamSynchronize in forward, after attention",
+        "cudaStreamSynchronize, after optimizer",
+    ]
+
+
+def test_the_range_before_is_of_the_same_step() -> None:
+    made = Made()
+    for step in range(2):
+        at = step * 1000
+        made.range(f"step {step}", at, at + 990)
+        made.launch(at + 5, at + 10, at + 100)
+        made.wait(at + 50, at + 101)
+        made.range("optimizer", at + 400, at + 500)
+    window = made.window(source="nsys")
+    (site,) = by_site(find_syncs(window, find_steps(window)))
+    assert site.place == "cudaStreamSynchronize"

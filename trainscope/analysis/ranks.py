@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainscope.analysis.captured_steps import captured_step_ns
 from trainscope.analysis.steps import time_steps
+from trainscope.analysis.window_steps import find_steps
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
 
@@ -65,6 +67,14 @@ def compare_ranks(trace: Trace) -> Ranks:
 
 
 def _times(trace: Trace) -> RankTimes:
+    """From the live recording; of a bare trace from the window with most GPU work."""
+    if trace.info.source != "run" and trace.windows:
+        window = max(trace.windows, key=lambda window: len(window.gpu))
+        found = find_steps(window)
+        step_ns = captured_step_ns(window, found)
+        return RankTimes(
+            trace.rank, len(found), float(np.median(step_ns)) if len(step_ns) else None
+        )
     steps = time_steps(trace)
     median_ns = float(np.median(steps.duration_ns)) if len(steps.duration_ns) else None
     return RankTimes(trace.rank, steps.count, median_ns)

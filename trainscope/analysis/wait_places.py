@@ -56,7 +56,8 @@ def places_of_waits(
     """The site of each wait in ``rows``; waits that nothing recorded tells apart share one.
 
     Waits with the same function, ranges and operators around them are told apart by the operator
-    before: a line in a loop has the same one each time.
+    before, where no operators are recorded by the range before: a line in a loop has the same one
+    each time.
     """
     known: dict[_Surroundings, WindowSite] = {}
     found = []
@@ -81,6 +82,7 @@ def _surroundings(
     before = _before(window, waits.thread[rows], waits.start_ns[rows], since_ns)
     step_rows = set() if steps.rows is None else set(steps.rows.tolist())
     running = _running_at_start(window)
+    ended = None if len(window.ops) else _Ended(window, step_rows)
     for first in range(0, len(rows), _AT_ONCE):
         some = rows[first : first + _AT_ONCE]
         thread, start_ns, end_ns = waits.thread[some], waits.start_ns[some], waits.end_ns[some]
@@ -91,7 +93,9 @@ def _surroundings(
         for i, row in enumerate(some):
             frame, frame_row, functions = _user_frame(window, frame_rows[i])
             op = int(waits.copy_op[row])
-            last = int(before[first + i])
+            after = _after(window, int(before[first + i]))
+            if ended is not None:
+                after = ended.last(caller[i], start_ns[i], since_ns[first + i], range_rows[i])
             yield _Surroundings(
                 frame=frame,
                 running=frame_row in running,
@@ -100,7 +104,7 @@ def _surroundings(
                 operators=tuple(
                     name_of(window, window.ops.name_id[r]) for r in op_rows[i] if r >= 0
                 ),
-                before=_plain(name_of(window, window.ops.name_id[last])) if last >= 0 else "",
+                before=after,
                 call=call_name(name_of(window, window.calls.name_id[waits.call[row]])),
                 wait_call=int(waits.wait_call[row]),
                 copy_kind=int(window.gpu.copy_kind[op]) if op >= 0 else -1,
@@ -147,8 +151,37 @@ def _before(window: Window, thread: Column, start_ns: Column, since_ns: Column) 
     return found
 
 
-def _plain(operator: str) -> str:
+def _after(window: Window, op: int) -> str:
+    if op < 0:
+        return ""
+    operator = name_of(window, window.ops.name_id[op])
     return operator.removeprefix("autograd::engine::evaluate_function: ")
+
+
+class _Ended:
+    """Which range of a thread was the last to end, the steps themselves left out."""
+
+    def __init__(self, window: Window, step_rows: set[int]) -> None:
+        self._window = window
+        ranges = window.ranges
+        self._rows: dict[int, Column] = {}
+        for thread in np.unique(ranges.thread):
+            rows = np.flatnonzero(ranges.thread == thread)
+            rows = rows[~np.isin(rows, list(step_rows))]
+            self._rows[int(thread)] = rows[np.argsort(ranges.end_ns[rows], kind="stable")]
+
+    def last(self, thread: int, start_ns: int, since_ns: int, around: Column) -> str:
+        """The name of the last one before a moment that began within the innermost one around."""
+        ranges = self._window.ranges
+        rows = self._rows.get(int(thread))
+        if rows is None or not len(rows):
+            return ""
+        inside = around[around >= 0]
+        since_ns = max([since_ns, *ranges.start_ns[inside].tolist()])
+        place = int(np.searchsorted(ranges.end_ns[rows], start_ns, side="right")) - 1
+        if place < 0 or ranges.start_ns[rows[place]] < since_ns:
+            return ""
+        return name_of(self._window, ranges.name_id[rows[place]])
 
 
 def _at(values: Column, places: Column) -> Column:

@@ -31,6 +31,8 @@ class WindowPhase:
 
 def window_phases(window: Window, steps: WindowSteps) -> tuple[WindowPhase, ...]:
     """The phases in the order in which they first come; empty without steps."""
+    if not len(steps):
+        return ()
     rows, step = _outermost(window, steps)
     ranges = window.ranges
     op_row, op_place = _ops_of_ranges(window, steps, rows)
@@ -60,7 +62,8 @@ def _outermost(window: Window, steps: WindowSteps) -> tuple[Column, Column]:
     """Rows of the ranges that are phases, by start, and the step of each."""
     ranges = window.ranges
     named = (ranges.name_id >= 0) & (ranges.name_id < len(window.names))
-    rows = np.flatnonzero(named & (ranges.thread == steps.thread))
+    forward = ranges.end_ns >= ranges.start_ns
+    rows = np.flatnonzero(named & forward & (ranges.thread == steps.thread))
     own = steps.rows if steps.rows is not None else np.zeros(0, dtype=np.int64)
     rows = rows[~np.isin(rows, own)]
     step = steps.at(ranges.start_ns[rows])

@@ -7,11 +7,11 @@ from dataclasses import asdict
 import numpy as np
 
 from trainscope.analysis.ranges import time_ranges
-from trainscope.analysis.ranks import compare_ranks
 from trainscope.analysis.steps import StepTimes, ranges_per_step, time_phases, time_steps
 from trainscope.analysis.syncs import unwanted_lines
 from trainscope.report.build_captured import build_captured
 from trainscope.report.build_gpu import as_gpu, best_window
+from trainscope.report.build_ranks import as_ranks
 from trainscope.report.build_syncs import as_syncs, race
 from trainscope.report.build_times import as_phase, as_ranges, as_steps
 from trainscope.report.build_what_if import as_what_if, replayed, with_gain
@@ -22,16 +22,12 @@ from trainscope.report.model import (
     DetectorReport,
     MetricsReport,
     Overhead,
-    RanksReport,
-    RankSteps,
-    RankSync,
     Report,
     RunReport,
     SinkReport,
 )
 from trainscope.report.verdict import verdict
 from trainscope.report.verdict_gain import gain_sentences
-from trainscope.report.wording import relative_path
 from trainscope.trace.trace import Trace
 
 __all__ = ["build"]
@@ -84,7 +80,7 @@ def build(trace: Trace, step_ms: float | None = None) -> Report:
         overhead=_overhead(trace, times),
         capture=_capture(trace),
         metrics=_metrics(trace),
-        ranks=_ranks(trace),
+        ranks=as_ranks(trace),
         not_seen=list(trace.counts.not_seen),
         notes=[*info.notes, *trace.notes],
     )
@@ -139,35 +135,4 @@ def _metrics(trace: Trace) -> MetricsReport | None:
         nonfinite=[f"{name} = {value} at step {step}" for name, step, value in state.nonfinite],
         nonfinite_count=state.nonfinite_count,
         sinks=[SinkReport(**asdict(sink)) for sink in state.sinks],
-    )
-
-
-def _ranks(trace: Trace) -> RanksReport | None:
-    if not trace.ranks and not trace.missing_ranks:
-        return None
-    ranks = compare_ranks(trace)
-    return RanksReport(
-        missing=list(ranks.missing),
-        per_rank=[
-            RankSteps(
-                rank=rank.rank,
-                steps=rank.steps,
-                step_ms_median=None if rank.step_ns_median is None else rank.step_ns_median / 1e6,
-            )
-            for rank in ranks.per_rank
-        ],
-        slowest=ranks.slowest,
-        slowest_over_median=ranks.slowest_over_median,
-        syncs=[
-            RankSync(
-                site=f"{relative_path(line.file, trace.info.cwd)}:{line.line}",
-                kind=line.kind,
-                ranks=list(line.ranks),
-                count=line.count,
-                blocked_ms_total=(
-                    None if line.blocked_ns_total is None else line.blocked_ns_total / NS_PER_MS
-                ),
-            )
-            for line in ranks.lines
-        ],
     )

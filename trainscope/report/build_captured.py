@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from trainscope.analysis.captured_steps import captured_step_ns
 from trainscope.analysis.replay.what_if import WhatIf as Replay
 from trainscope.analysis.window_steps import WindowSteps, find_steps
 from trainscope.report.build_phases import as_host_phases, as_window_phases
+from trainscope.report.build_ranks import as_ranks
 from trainscope.report.build_what_if import gain_findings
 from trainscope.report.findings_gpu import gpu_findings
 from trainscope.report.model import IdleReport, Report, RunReport, WhatIf
@@ -15,7 +17,7 @@ from trainscope.report.model_times import Spread, StepsReport
 from trainscope.report.verdict_gain import gain_sentences
 from trainscope.report.wording import count_of
 from trainscope.trace.trace import Trace
-from trainscope.trace.window import Window
+from trainscope.trace.window import Column, Window
 
 __all__ = ["build_captured"]
 
@@ -40,7 +42,7 @@ def build_captured(
         run=RunReport(
             dir=str(trace.path),
             rank=trace.rank,
-            world_size=info.world_size,
+            world_size=max(info.world_size, 1 + len(trace.ranks)),
             device=info.device,
             torch=info.torch,
             trainscope=info.trainscope,
@@ -52,7 +54,7 @@ def build_captured(
             count=len(steps),
             optimizer_steps=None,
             counted_by=steps.found_by or f"cannot tell: {steps.cannot_tell}",
-            wall_ms=_periods(found, steps),
+            wall_ms=_spread(captured_step_ns(found, steps)),
         ),
         phases=as_host_phases(gpu.phases if gpu is not None else as_window_phases(found, steps)),
         syncs=[],
@@ -63,19 +65,15 @@ def build_captured(
         detector=None,
         overhead=None,
         capture=None,
+        ranks=as_ranks(trace),
         notes=[*trace.notes, *(found.problems if gpu is None else ())],
     )
 
 
-def _periods(window: Window, steps: WindowSteps) -> Spread | None:
-    """From one step to the next, under the profiler: on the GPU where it is the later one."""
-    on_cpu = steps.period_ns[steps.period_ns >= 0]
-    on_gpu = steps.gpu_period_ns(window)
-    on_gpu = on_gpu[on_gpu >= 0]
-    if not len(on_cpu):
+def _spread(step_ns: Column) -> Spread | None:
+    if not len(step_ns):
         return None
-    slower = on_gpu if len(on_gpu) and np.median(on_gpu) > np.median(on_cpu) else on_cpu
-    p10, median, p90 = (float(np.quantile(slower, q)) / NS_PER_MS for q in (0.1, 0.5, 0.9))
+    p10, median, p90 = (float(np.quantile(step_ns, q)) / NS_PER_MS for q in (0.1, 0.5, 0.9))
     return Spread(median=median, p10=p10, p90=p90)
 
 

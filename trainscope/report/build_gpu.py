@@ -101,9 +101,15 @@ def as_gpu(
         launches=_launches(window, steps, idle),
         copies=_copies(window),
         communication=_communication(window),
-        problems=list(window.problems),
+        problems=[*window.problems, *_few_steps(steps)],
     )
     return gpu, IdleReport(per_step_ms=float(each_ns.sum()) / NS_PER_MS, causes=dict(groups))  # pyright: ignore[reportArgumentType]
+
+
+def _few_steps(steps: WindowSteps) -> list[str]:
+    if len(steps) != 1:
+        return []
+    return ["one step only: it starts with nothing in the queue, as no other step does"]
 
 
 def _devices(window: Window, idle: IdleTimes, counted: slice, many: int) -> list[DeviceReport]:

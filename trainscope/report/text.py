@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trainscope.report.model import Report
 from trainscope.report.text_captures import captures_section
-from trainscope.report.text_gpu import gpu_sections
+from trainscope.report.text_gpu import gpu_sections, lacking_section
 from trainscope.report.text_parts import hanging, heading, plain
 from trainscope.report.text_ranks import ranks_section
 from trainscope.report.text_syncs import syncs_section
@@ -48,6 +48,7 @@ def show(report: Report, console: Console) -> None:
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     yield Text(plain(report.verdict), style="bold")
     yield Text("\n" + _run(report), style="dim")
+    yield from lacking_section(report)
     yield from times_sections(report, width)
     yield from syncs_section(report)
     yield from what_if_section(report, width)

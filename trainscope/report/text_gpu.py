@@ -11,10 +11,11 @@ from trainscope.report.model_gpu import GpuReport, LaunchReport
 from trainscope.report.text_parts import hanging, heading, number_ranges, plain, table
 from trainscope.report.wording import count_of, duration
 
-__all__ = ["gpu_sections"]
+__all__ = ["gpu_sections", "lacking_section"]
 
 _OPERATORS = 10
 _CHAINS = 3
+_PHASES = 16
 _LITTLE = 0.02
 """Share of a step's time below which a cause of idle time is not worth a line."""
 _MANY_TINY = 0.3
@@ -41,10 +42,18 @@ def gpu_sections(report: Report) -> Iterator[RenderableType]:
             ),
         )
     yield from _idle(gpu)
+    yield from _phases(gpu)
     yield from _launches(gpu.launches)
     yield from _operators(gpu)
     yield from _copies(gpu)
-    for problem in gpu.problems:
+
+
+def lacking_section(report: Report) -> Iterator[RenderableType]:
+    """What the captured window lacks, to be read before its numbers."""
+    if report.gpu is None or not report.gpu.problems:
+        return
+    yield heading("What the captured window lacks")
+    for problem in report.gpu.problems:
         yield hanging("- ", plain(problem))
 
 
@@ -66,6 +75,24 @@ def _idle(gpu: GpuReport) -> Iterator[RenderableType]:
             if (site.idle_ms_per_step or 0.0) >= _LITTLE * whole:
                 spent = duration(site.idle_ms_per_step or 0.0)
                 yield hanging("  ", plain(f"{spent} at {site.place} ({site.kind})"), indent=4)
+
+
+def _phases(gpu: GpuReport) -> Iterator[RenderableType]:
+    """CPU and GPU time side by side: where the GPU's is longer, the CPU is not what counts."""
+    if len(gpu.phases) < 2:
+        return
+    yield heading("Phases in the captured window")
+    grid = table("phase", "on the CPU", "on the GPU", "steps")
+    for phase in gpu.phases[:_PHASES]:
+        grid.add_row(
+            plain(phase.name),
+            duration(phase.cpu_ms_per_step.median),
+            duration(phase.gpu_ms_per_step.median),
+            f"{phase.steps:,}",
+        )
+    yield grid
+    if len(gpu.phases) > _PHASES:
+        yield hanging("", f"and {count_of(len(gpu.phases) - _PHASES, 'more phase')}")
 
 
 def _launches(launches: LaunchReport) -> Iterator[RenderableType]:

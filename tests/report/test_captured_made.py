@@ -1,0 +1,93 @@
+"""Reports of bare traces made by hand: ranks, what is missing, and windows of chance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from chance_windows import of_chance
+from made_windows import Made, empty_window
+
+from trainscope.report import json as json_report
+from trainscope.report import text
+from trainscope.report.build import build
+from trainscope.report.model import Report
+from trainscope.trace.ranges import Ranges
+from trainscope.trace.run_info import RunInfo
+from trainscope.trace.trace import Trace
+from trainscope.trace.window import Window
+
+MS = 1_000_000
+
+
+def bare(*windows: Window, rank: int = 0, ranks: tuple[Trace, ...] = ()) -> Trace:
+    info = RunInfo(launch_id="none", source="torch.profiler")
+    return Trace(Path("t.json"), rank, info, Ranges.of([]), (), windows=tuple(windows), ranks=ranks)
+
+
+def steps(count: int, length_ms: int) -> Window:
+    made = Made()
+    for step in range(count):
+        at = step * length_ms * MS
+        made.range(f"ProfilerStep#{step + 4}", at, at + length_ms * MS - 1)
+        made.launch(at + 1000, at + 2000, at + MS)
+    return made.window()
+
+
+def test_workers_are_compared_by_their_captured_steps() -> None:
+    slow, lone = bare(steps(4, 30), rank=1), bare(steps(1, 20), rank=2)
+    report = build(bare(steps(4, 20), ranks=(slow, lone)))
+    assert report.run.world_size == 3
+    assert report.ranks is not None
+    assert [(r.rank, r.steps, r.step_ms_median) for r in report.ranks.per_rank] == [
+        (0, 4, 20.0),
+        (1, 4, 30.0),
+        (2, 1, None),
+    ]
+    assert (report.ranks.slowest, report.ranks.slowest_over_median) == (1, 30 / 25)
+    assert "slowest: rank 1, 1.20x the median of the ranks" in text.render(report)
+
+
+def test_one_trace_alone_has_no_ranks() -> None:
+    report = build(bare(steps(4, 20)))
+    assert (report.ranks, report.run.world_size) == (None, 1)
+
+
+def test_what_a_window_lacks_stands_before_its_numbers() -> None:
+    window = replace(steps(1, 20), problems=("the file ends in the middle",))
+    shown = text.render(build(bare(window)))
+    lacks = shown.index("What the captured window lacks\n  - the file ends in the middle\n")
+    assert shown.index("- one step only: it starts with nothing in the queue") > lacks
+    assert shown.index("Captured window of 1 step (times under the profiler)") > lacks
+
+
+def test_a_window_without_gpu_work_has_phases_of_the_cpu_alone() -> None:
+    made = Made()
+    for step in range(2):
+        at = step * 10 * MS
+        made.range(f"ProfilerStep#{step}", at, at + 9 * MS)
+        made.range("forward", at + MS, at + 3 * MS)
+    window = replace(made.window(), problems=("no CUDA calls and no GPU work",))
+    report = build(bare(window))
+    assert report.verdict == "Where the GPU waits cannot be told: no CUDA calls and no GPU work."
+    assert (report.gpu, report.idle, report.what_if, report.findings) == (None, None, None, [])
+    assert [(p.name, p.per_step_ms.median, p.steps) for p in report.phases] == [("forward", 2.0, 2)]
+    assert report.steps.wall_ms is not None
+    assert report.steps.wall_ms.median == 10.0
+
+
+def test_an_empty_window_is_told() -> None:
+    report = build(bare(empty_window()))
+    assert report.steps.count == 0
+    assert report.verdict.startswith("Where the GPU waits cannot be told: the trace has no ranges")
+    assert "Captured window\n  0 steps, cannot tell" in text.render(report)
+
+
+@pytest.mark.parametrize("first", range(0, 120, 30))
+def test_windows_of_chance_give_reports_that_read_back(first: int) -> None:
+    for seed in range(first, first + 30):
+        report = build(bare(of_chance(seed)), 1.0)
+        assert text.render(report)
+        written = json_report.render(report)
+        assert json_report.render(Report.model_validate_json(written)) == written
