@@ -142,7 +142,7 @@ def test_a_removed_pageable_copy_becomes_one_from_pinned_memory() -> None:
     made = replace(made, sites=(site("h2d-pageable"),))
     assert step_ns(made) == pytest.approx(4610)
     assert step_ns(without(made, [0])) == pytest.approx(1600)
-    faster = Samples(np.zeros(1), *[np.ones(1)] * 3, np.full(1, 2.0))
+    faster = replace(PLAIN, copy_rate=np.full(1, 2.0))
     assert run(without(made, [0]), faster)[0] == pytest.approx(1100)
 
 

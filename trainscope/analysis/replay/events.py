@@ -86,8 +86,10 @@ class _Matching:
 
     def __init__(self, window: Window, side: GpuSide, in_steps: NDArray[np.bool_]) -> None:
         self._window, self._side, self._in_steps = window, side, in_steps
-        kinds = np.array([_kind(name) for name in window.names] or [_NONE])
-        self._kind = kinds[np.maximum(window.calls.name_id, 0)]
+        kinds = np.array([*(_kind(name) for name in window.names), _NONE])
+        name_id = window.calls.name_id
+        named = (name_id >= 0) & (name_id < len(window.names))
+        self._kind = kinds[np.where(named, name_id, len(window.names))]
         self._sync_row = rows_of(window.calls.correlation, window.syncs.correlation)
         self._named = rows_of(window.syncs.event_correlation, window.calls.correlation)
         self._next_launch = _next_launches(window, side)

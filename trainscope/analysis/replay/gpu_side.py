@@ -63,6 +63,9 @@ def gpu_side(window: Window) -> GpuSide:
     for op, call in enumerate(call_of_op.tolist()):
         if call >= 0:
             blocks.setdefault(call, []).append(op)
+    op_of_call = ops_of_calls(window)
+    owner = call_of_op[np.maximum(op_of_call, 0)] if len(gpu) else op_of_call
+    op_of_call = np.where(owner == np.arange(len(calls)), op_of_call, -1)  # of calls alike one
     known = call_of_op >= 0
     at = np.maximum(call_of_op, 0)
     none = np.full(len(gpu), -1, dtype=np.int64)
@@ -72,7 +75,7 @@ def gpu_side(window: Window) -> GpuSide:
     return GpuSide(
         lanes=lanes,
         lane_of_op=lane_of_op,
-        op_of_call=ops_of_calls(window),
+        op_of_call=op_of_call,
         call_of_op=call_of_op,
         blocks=blocks,
         gap_ns=_gaps(window, lane_of_op, call_of_op, launched_ns, latency_ns),

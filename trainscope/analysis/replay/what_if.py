@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,6 +21,7 @@ from trainscope.analysis.replay.subsets import smallest_set
 from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import WindowSteps
 from trainscope.analysis.window_syncs import WindowSync
+from trainscope.errors import ConfigError
 from trainscope.trace.window import Window
 
 __all__ = ["MAX_SITES", "Removal", "WhatIf", "is_necessary", "what_if"]
@@ -84,8 +86,14 @@ def what_if(
     """Replay the steps with and without their syncs; None where no step has a sync.
 
     ``step_ns`` is the time of a step with no profiler on; ``necessary`` tells of a site whether it
-    must stay, beside those that ``is_necessary`` knows.
+    must stay, beside those that ``is_necessary`` knows. Raises ``ConfigError`` for a ``step_ns``
+    that is no time.
     """
+    if step_ns is not None and not 0 < step_ns < math.inf:
+        raise ConfigError(
+            f"step_ns={step_ns!r} is no time of a step: give nanoseconds, as measured with no "
+            "profiler on, or None"
+        )
     if not len(steps) or not len(window.gpu):
         return None
     program = build_program(window, steps, syncs)
