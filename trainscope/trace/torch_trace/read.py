@@ -81,18 +81,14 @@ class _Reading:
         if not events:
             return
         names, threads, shapes = self.names, self.threads, self.shapes
-        places = [-1] * len(events)
+        columns: dict[str, object] = {
+            "name_id": [names[event.name] for event in events],
+            "thread": [threads[event.pid][event.tid] for event in events],
+        }
         if shaped:
             found = [bytes(event.args.shapes) for event in events]
-            places = [shapes[text] if len(text) > 2 else -1 for text in found]
-        rows.add(
-            events,
-            {
-                "name_id": [names[event.name] for event in events],
-                "thread": [threads[event.pid][event.tid] for event in events],
-                "shape_id": places,
-            },
-        )
+            columns["shape_id"] = [shapes[text] if len(text) > 2 else -1 for text in found]
+        rows.add(events, columns)
 
     def _calls(self, events: list[Event]) -> None:
         if not events:

@@ -56,7 +56,7 @@ class Rows:
         """Events left out: their time is negative or beyond 146 years, or they last negatively."""
 
     def add(self, events: Sequence[Event], columns: Mapping[str, object]) -> None:
-        """Rows of the events with times in µs turned to ns; the other columns are given."""
+        """Rows of the events, with times in µs turned to ns; a column not given is all -1."""
         begin = np.array([event.ts for event in events], dtype=np.float64)
         length = np.array([event.dur for event in events], dtype=np.float64)
         with np.errstate(invalid="ignore"):
@@ -64,10 +64,12 @@ class Rows:
         start = _ns(np.where(good, begin, 0))
         end = start + _ns(np.where(good, length, 0))
         everything = {"start_ns": start, "end_ns": end, **columns}
+        unknown = np.full(len(events), -1, dtype=np.int64)
         whole = bool(good.all())
         self.bad_time += 0 if whole else int((~good).sum())
         for name, parts in self._parts.items():
-            column = np.asarray(everything[name], dtype=np.int64)
+            values = everything.get(name)
+            column = unknown if values is None else np.asarray(values, dtype=np.int64)
             parts.append(column if whole else column[good])
 
     def table(self, kind: type[Table], base_ns: int) -> Table:
