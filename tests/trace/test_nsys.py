@@ -165,7 +165,7 @@ def test_waits_have_their_kinds_and_the_record_of_their_event(tmp_path: Path) ->
     assert syncs.event_stream.tolist() == [-1, -1, 8, 9, -1]
     assert syncs.event_correlation.tolist() == [-1, -1, 10, 30, -1]
     assert window.has_sync_records
-    assert "1 records of waits are of a kind that is not known and are left out" in window.problems
+    assert "1 record of a wait has a kind that is not known and is left out" in window.problems
 
 
 def test_nsys_own_number_of_a_wait_and_its_record_goes_before_the_order(tmp_path: Path) -> None:
@@ -192,9 +192,7 @@ def test_a_replay_recorded_as_a_whole_is_one_op_of_its_launch(tmp_path: Path) ->
     assert [window.names[i] for i in window.gpu.name_id] == ["CUDA graph 3"]
     assert (window.gpu.start_ns.tolist(), window.gpu.end_ns.tolist()) == ([20], [90])
     assert window.gpu.correlation.tolist() == [4]
-    assert window.problems == (
-        "1 rows have no possible time or a negative duration and are left out",
-    )
+    assert window.problems == ("1 row has no possible time or a negative duration and is left out",)
 
 
 def test_gpus_have_the_names_of_the_numbers_that_the_process_uses(tmp_path: Path) -> None:

@@ -93,13 +93,13 @@ def test_bytes_of_chance_never_crash_it(tmp_path: Path) -> None:
 
 
 BAD_ROWS = [
-    ({"start": "3"}, "1 rows hold no number where one belongs and are left out"),
-    ({"end": 4.5}, "1 rows hold no number where one belongs and are left out"),
-    ({"streamId": b"7"}, "1 rows hold no number where one belongs and are left out"),
-    ({"start": None}, "1 rows hold no number where one belongs and are left out"),
-    ({"end": 2}, "1 rows have no possible time or a negative duration and are left out"),
-    ({"start": -5}, "1 rows have no possible time or a negative duration and are left out"),
-    ({"end": 2**62}, "1 rows have no possible time or a negative duration and are left out"),
+    ({"start": "3"}, "1 row has no number where one belongs and is left out"),
+    ({"end": 4.5}, "1 row has no number where one belongs and is left out"),
+    ({"streamId": b"7"}, "1 row has no number where one belongs and is left out"),
+    ({"start": None}, "1 row has no number where one belongs and is left out"),
+    ({"end": 2}, "1 row has no possible time or a negative duration and is left out"),
+    ({"start": -5}, "1 row has no possible time or a negative duration and is left out"),
+    ({"end": 2**62}, "1 row has no possible time or a negative duration and is left out"),
 ]
 
 
@@ -201,7 +201,7 @@ def test_calls_without_gpu_work_are_told_first(tmp_path: Path) -> None:
     path = whole(tmp_path, KERNEL=[], META_DATA_EXPORT=version)
     window = read_nsys(path)
     assert told(window) == (
-        "1 CUDA calls and no GPU work: nsys 2023.4.4.54 may be older than the driver or than the "
+        "1 CUDA call and no GPU work: nsys 2023.4.4.54 may be older than the driver or than the "
         "CUDA of the program; record with a newer nsys"
     )
     assert len(window.gpu) == len(GpuOps.empty())
@@ -209,7 +209,7 @@ def test_calls_without_gpu_work_are_told_first(tmp_path: Path) -> None:
 
 def test_calls_that_ask_for_no_gpu_work_are_told_as_that(tmp_path: Path) -> None:
     window = read_nsys(whole(tmp_path, KERNEL=[], RUNTIME=[{**LAUNCH, "nameId": 3}]))
-    assert told(window) == "1 CUDA calls, none of which asks for GPU work"
+    assert told(window) == "1 CUDA call, none of which asks for GPU work"
 
 
 def test_a_recording_without_cuda_and_one_of_nothing_are_told(tmp_path: Path) -> None:

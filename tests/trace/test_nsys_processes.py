@@ -76,7 +76,7 @@ def test_rows_of_nobody_are_the_only_process_s_and_else_left_out(tmp_path: Path)
     two = {"RUNTIME": [call(10, 500), call(20, 501)], "KERNEL": [kernel(11, None)]}
     for window in read_nsys_processes(write(tmp_path / "b.sqlite", two, strings=STRINGS)):
         assert len(window.gpu) == 0
-        told = "1 rows do not say of which process they are and are left out"
+        told = "1 row has no word of which process it is and is left out"
         assert told in window.problems
 
     nobody = {"RUNTIME": [call(10, None)], "KERNEL": [kernel(11, None)]}

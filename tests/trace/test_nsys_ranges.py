@@ -55,7 +55,7 @@ def test_names_are_registered_or_in_the_row_and_marks_are_no_ranges(tmp_path: Pa
 def test_a_range_without_an_end_is_left_out_and_told(tmp_path: Path) -> None:
     window = read(tmp_path, mark(10, None, "step 1"), mark(1, 9, "step 0"))
     assert ranges(window) == [("step 0", 1, 9)]
-    told = "1 ranges had not ended when the recording stopped and are left out"
+    told = "1 range has no end before the recording stopped and is left out"
     assert told in window.problems
 
 
@@ -67,7 +67,7 @@ def test_of_ranges_that_cross_the_one_of_start_and_end_calls_goes(
     window = read(tmp_path, first, second, mark(50, 55, "inside"))
     kept = ("first", 0, 60) if kinds[0] == PUSH_POP else ("second", 40, 100)
     assert ranges(window) == [kept, ("inside", 50, 55)]
-    told = "1 ranges begin in another one of their thread and end after it and are left out"
+    told = "1 range has its begin in another of the thread and its end after it and is left out"
     assert told in window.problems
 
 
@@ -78,7 +78,7 @@ def test_ranges_that_touch_or_share_an_end_or_have_no_length_do_not_cross(tmp_pa
     ]
     window = read(tmp_path, *rows)
     assert sorted(name for name, *_ in ranges(window)) == list("abcdefgh")
-    assert not any("ranges begin" in problem for problem in window.problems)
+    assert not any("its begin in" in problem for problem in window.problems)
 
 
 def test_what_is_kept_of_ranges_of_chance_nests_and_nested_ones_are_all_kept(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainscope.trace.nsys.orphans import orphans
 from trainscope.trace.nsys.rows import LeftOut
+from trainscope.trace.orphans import orphans
+from trainscope.trace.plural import are, count, have
 from trainscope.trace.window import Window
 
 __all__ = ["problems"]
@@ -27,13 +28,14 @@ def problems(
 def _without_gpu(window: Window, version: str) -> Iterator[str]:
     if len(window.gpu):
         return
+    calls = count(len(window.calls), "CUDA call")
     if _work(window):
         yield (
-            f"{len(window.calls)} CUDA calls and no GPU work: nsys{version} may be older than the "
-            "driver or than the CUDA of the program; record with a newer nsys"
+            f"{calls} and no GPU work: nsys{version} may be older than the driver or than the "
+            "CUDA of the program; record with a newer nsys"
         )
     elif len(window.calls):
-        yield f"{len(window.calls)} CUDA calls, none of which asks for GPU work"
+        yield f"{calls}, none of which asks for GPU work"
     elif len(window.ranges) or len(window.ops):
         yield "no CUDA calls and no GPU work: record with --trace=cuda,nvtx, on a machine with GPU"
     else:
@@ -49,13 +51,13 @@ def _work(window: Window) -> bool:
 def _rows(left_out: LeftOut) -> Iterator[str]:
     for table in left_out.no_times:
         yield f"the table {table} has no times and is left out"
-    for count, words in (
-        (left_out.malformed, "rows hold no number where one belongs"),
-        (left_out.bad_time, "rows have no possible time or a negative duration"),
-        (left_out.homeless, "rows do not say of which process they are"),
-        (left_out.odd_syncs, "records of waits are of a kind that is not known"),
-        (left_out.unended, "ranges had not ended when the recording stopped"),
-        (left_out.crossing, "ranges begin in another one of their thread and end after it"),
+    for number, one, many, what in (
+        (left_out.malformed, "row", "", "no number where one belongs"),
+        (left_out.bad_time, "row", "", "no possible time or a negative duration"),
+        (left_out.homeless, "row", "", "no word of which process it is"),
+        (left_out.odd_syncs, "record of a wait", "records of waits", "a kind that is not known"),
+        (left_out.unended, "range", "", "no end before the recording stopped"),
+        (left_out.crossing, "range", "", "its begin in another of the thread and its end after it"),
     ):
-        if count:
-            yield f"{count} {words} and are left out"
+        if number:
+            yield f"{count(number, one, many)} {have(number)} {what} and {are(number)} left out"
