@@ -57,8 +57,9 @@ def test_one_trace_alone_has_no_ranks() -> None:
 def test_what_a_window_lacks_stands_before_its_numbers() -> None:
     window = replace(steps(1, 20), problems=("the file ends in the middle",))
     shown = text.render(build(bare(window)))
-    lacks = shown.index("What the captured window lacks\n  - the file ends in the middle\n")
-    assert shown.index("- one step only: it starts with nothing in the queue") > lacks
+    assert shown.startswith("The capture is incomplete: only one step was captured, and it starts")
+    lacks = shown.index("What the captured window lacks\n  - only one step was captured, and it")
+    assert shown.index("  - the file ends in the middle\n") > lacks
     assert shown.index("Captured window of 1 step (times under the profiler)") > lacks
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trainscope.analysis.communication import communication_times
+from trainscope.analysis.completeness import incomplete
 from trainscope.analysis.copies import copies_by_kind
 from trainscope.analysis.idle import IdleCause, IdleTimes, find_idle
 from trainscope.analysis.kernels import OperatorKernels, kernels_by_operator
@@ -78,6 +79,7 @@ def as_gpu(
     for cause in IdleCause:
         groups[cause.group] += float(each_ns[cause]) / NS_PER_MS
     operators = kernels_by_operator(window, steps)
+    doubts = list(incomplete(window, steps))
     gpu = GpuReport(
         file=window.file,
         source=window.source,
@@ -101,15 +103,10 @@ def as_gpu(
         launches=_launches(window, steps, idle),
         copies=_copies(window),
         communication=_communication(window),
-        problems=[*window.problems, *_few_steps(steps)],
+        problems=[*doubts, *window.problems],
+        incomplete=doubts,
     )
     return gpu, IdleReport(per_step_ms=float(each_ns.sum()) / NS_PER_MS, causes=dict(groups))  # pyright: ignore[reportArgumentType]
-
-
-def _few_steps(steps: WindowSteps) -> list[str]:
-    if len(steps) != 1:
-        return []
-    return ["one step only: it starts with nothing in the queue, as no other step does"]
 
 
 def _devices(window: Window, idle: IdleTimes, counted: slice, many: int) -> list[DeviceReport]:

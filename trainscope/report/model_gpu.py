@@ -180,3 +180,6 @@ class GpuReport(Part):
     copies: list[CopyReport]
     communication: list[CommunicationReport]
     problems: list[str]
+    """What the window lacks or had to be left out, the worst first."""
+    incomplete: list[str] = Field(default_factory=list)
+    """Those of ``problems`` that make the numbers of its steps doubtful."""

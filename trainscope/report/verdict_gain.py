@@ -22,9 +22,19 @@ slow copy, or what the profiler hides."""
 def gain_sentences(
     what_if: WhatIf | None, idle: IdleReport | None, gpu: GpuReport | None, step_ms: float | None
 ) -> list[str]:
-    """What to change and what it gains; empty where the window tells nothing of it."""
+    """What to change and what it gains; empty where the window tells nothing of it.
+
+    Where the window is not whole that comes first.
+    """
     if gpu is None or idle is None or not gpu.steps:
         return []
+    doubts = [f"The capture is incomplete: {'; '.join(gpu.incomplete)}."] if gpu.incomplete else []
+    return [*doubts, *_of_whole(what_if, idle, gpu, step_ms)]
+
+
+def _of_whole(
+    what_if: WhatIf | None, idle: IdleReport, gpu: GpuReport, step_ms: float | None
+) -> list[str]:
     if what_if is not None and what_if.cannot_tell is not None:
         return [f"What removing syncs would gain cannot be told: {what_if.cannot_tell}."]
     everything = what_if.removals[0] if what_if is not None and what_if.removals else None
