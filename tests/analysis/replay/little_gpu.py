@@ -87,7 +87,14 @@ class WaitEvent:
     waiting: int
 
 
-Act = Cpu | Op | Graph | Item | DeviceSync | Upload | WaitStream | Record | WaitEvent
+@dataclass(frozen=True)
+class Fetch:
+    """The next batch of a loader whose workers take ``period_ns`` for each and keep four ready."""
+
+    period_ns: int
+
+
+Act = Fetch | Cpu | Op | Graph | Item | DeviceSync | Upload | WaitStream | Record | WaitEvent
 
 
 @dataclass
@@ -107,6 +114,8 @@ class LittleGpu:
     tails: dict[int, int] = field(default_factory=dict)
     events: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     made: Made = field(default_factory=Made)
+    ready: list[int] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
 
     def step_ns(self, turns: int = 60) -> float:
         """Time of a step in the steady state."""
@@ -155,6 +164,8 @@ class LittleGpu:
         match act:
             case Cpu(ns):
                 self.now += ns
+            case Fetch(period_ns):
+                self._fetch(period_ns)
             case Op(gpu_ns, cpu_ns, stream):
                 begin = self.now
                 self._spend(cpu_ns, 1)
@@ -185,6 +196,17 @@ class LittleGpu:
                 self.events[event] = (self.tails.get(stream, 0), stream, call)
             case WaitEvent(event, waiting):
                 self._wait_event(event, waiting)
+
+    def _fetch(self, period_ns: int) -> None:
+        begin = self.now
+        room = self.taken[-4] if len(self.taken) >= 4 else 0
+        self.ready.append(max(self.ready[-1] if self.ready else 0, room) + period_ns)
+        self._spend(20_000, 1)
+        self.now = max(self.now, self.ready[-1])
+        self.taken.append(self.now)
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        self.made.range(name, begin, self.now)
+        self._spend(0, 1)
 
     def _item(self, name: str, cpu_ns: int) -> None:
         begin = self.now

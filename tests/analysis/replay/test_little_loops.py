@@ -10,6 +10,7 @@ from little_gpu import (
     Act,
     Cpu,
     DeviceSync,
+    Fetch,
     Graph,
     Item,
     LittleGpu,
@@ -99,6 +100,20 @@ def test_it_matters_little_whether_cuda_tells_what_events_are_of(
     assert any("waits between streams" in words for words in found.assumptions) == (
         not told and step is BUCKETS
     )
+
+
+@pytest.mark.parametrize("period_ns", [9_000_000, 7_000_000, 3_000_000, 500_000])
+def test_a_loader_s_workers_limit_what_a_sync_can_cost(period_ns: int) -> None:
+    step = [Fetch(period_ns), *BIG, READ, Cpu(2_000_000)]
+    with_ns = LittleGpu(step).step_ns()
+    true = with_ns / LittleGpu(step, removed=frozenset({"read"})).step_ns()
+    found = forecast(LittleGpu(step, **PROFILED).window(), with_ns)
+    assert found.cannot_tell is None
+    assert found.removals[0].speedup == pytest.approx(true, rel=0.015)
+    slow = period_ns > 6_100_000
+    assert (true == pytest.approx(1.0)) == slow
+    said = " ".join(found.assumptions)
+    assert ("deliver no faster than now" in said, "keep up" in said) == (slow, not slow)
 
 
 def loop_of_chance(seed: int) -> tuple[list[Act], frozenset[str]]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainscope.analysis.replay.cpu_side import boundaries, reads
+from trainscope.analysis.replay.cpu_side import boundaries, loader_waits, reads
 from trainscope.analysis.replay.events import find_events
 from trainscope.analysis.replay.gpu_side import GpuSide, gpu_side, pinned_rate
-from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program
+from trainscope.analysis.replay.other_work import backlog_ns, unfollowed_ns
+from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program, Workers
 from trainscope.analysis.thread_roles import AUTOGRAD, thread_roles, works_for_loop
 from trainscope.analysis.waits import WaitCall, find_waits
 from trainscope.analysis.window_site import WindowSite
@@ -31,7 +32,10 @@ _LONGEST_WAKE_NS = 60_000
 
 
 def build_program(window: Window, steps: WindowSteps, syncs: Sequence[WindowSync]) -> Program:
-    """The program of the steps; sites are those of ``syncs`` within them, in their order."""
+    """The program of the steps; sites are those of ``syncs`` within them, in their order.
+
+    There is at least one step.
+    """
     return _Builder(window, steps, syncs).program()
 
 
@@ -78,6 +82,9 @@ class _Builder:
         ends = steps.end_ns if profiler else steps.until_ns
         self._stretches = list(zip(steps.start_ns.tolist(), ends.tolist(), strict=True))
         self._steps = steps
+        self._whole = self._stretches[0][0], self._stretches[-1][1]
+        fetches, self._loader_waits = loader_waits(window, steps.thread, *self._whole)
+        self._workers: Workers = "lead" if self._loader_waits else "follow" if fetches else "none"
         self._events = find_events(window, self._side, self._replayed_calls())
         self._waits = find_waits(window)
         self._wait_of_call = {int(call): place for place, call in enumerate(self._waits.call)}
@@ -94,8 +101,9 @@ class _Builder:
     # ---- the whole ----------------------------------------------------------------------------
     def program(self) -> Program:
         window, side = self._window, self._side
-        items = [item for start, end in self._stretches for item in self._items(start, end)]
+        items = self._with_arrivals()
         in_steps = self._steps.of_ops(window) >= 0
+        first_ns, end_ns = self._whole
         rate, rate_seen = pinned_rate(window)
         return Program(
             items=tuple(items),
@@ -104,74 +112,53 @@ class _Builder:
             sites=tuple(self._sites),
             recorded_ns=sum(end - start for start, end in self._stretches),
             gpu_ns=side.busy_ns(window, np.flatnonzero(in_steps)),
-            backlog_ns=self._backlog(),
+            backlog_ns=backlog_ns(window, side, first_ns, end_ns),
             pinned_bytes_per_ns=rate,
             rate_seen=rate_seen,
             source=window.source,
             unresolved=self._events.unresolved,
             guessed=self._events.guessed,
-            unfollowed_ns=self._unfollowed_ns(),
+            workers=self._workers,
+            unfollowed_ns=unfollowed_ns(window, side, in_steps, self._followed, first_ns, end_ns),
         )
 
-    def _backlog(self) -> tuple[float, ...]:
-        """How long after the first step's beginning each lane was busy with earlier work."""
-        gpu, side = self._window.gpu, self._side
-        if not self._stretches:
-            return (0.0,) * len(side.lanes)
-        first_ns = self._stretches[0][0]
-        early = (gpu.start_ns < self._stretches[-1][1]) & ~self._of_later_launch(first_ns)
-        found = []
-        for lane in side.lanes.values():
-            rows = early & (side.lane_of_op == lane)
-            last_ns = int(gpu.end_ns[rows].max()) if rows.any() else first_ns
-            found.append(float(max(last_ns - first_ns, 0)))
-        return tuple(found)
-
-    def _of_later_launch(self, first_ns: int) -> NDArray[np.bool_]:
-        """Ops enqueued from a moment on: by their launch, else by running after one that was."""
-        side, gpu = self._side, self._window.gpu
-        known = side.call_of_op >= 0
-        later = known.copy()
-        if known.any():
-            later[known] = self._window.calls.start_ns[side.call_of_op[known]] >= first_ns
-        for lane in side.lanes.values():
-            mine = np.flatnonzero(side.lane_of_op == lane)
-            begun = gpu.start_ns[mine[later[mine]]]
-            if len(begun):
-                later[mine] |= ~known[mine] & (gpu.start_ns[mine] > begun.min())
-        return later
-
-    def _unfollowed_ns(self) -> int:
-        """GPU time, in one lane, of work that no followed thread is known to have enqueued."""
-        window, side, steps = self._window, self._side, self._steps
-        if not self._stretches:
-            return 0
-        known = side.call_of_op >= 0
-        foreign = known.copy()
-        if known.any():
-            thread = window.calls.thread[side.call_of_op[known]]
-            mine = (thread >= 0) & self._followed[np.maximum(thread, 0)]
-            foreign[known] = ~mine & (steps.of_ops(window)[known] >= 0)
-        lost = ~known & self._of_later_launch(self._stretches[0][0])
-        lost &= window.gpu.start_ns < self._stretches[-1][1]
-        return side.busy_ns(window, np.flatnonzero(foreign | lost))
+    def _with_arrivals(self) -> list[Item]:
+        """The items of all steps; a loader's batches come at the times recorded."""
+        items: list[Item] = []
+        passed, last = 0, 0.0
+        for start_ns, end_ns in self._stretches:
+            for at_ns, item in self._items(start_ns, end_ns):
+                if item.act == Act.ARRIVE:
+                    arrived = float(passed + at_ns - start_ns)
+                    item, last = replace(item, length_ns=arrived - last), arrived
+                items.append(item)
+            passed += end_ns - start_ns
+        if last:
+            items.append(Item(0.0, 0.0, act=Act.PASS, length_ns=passed - last))
+        return items
 
     # ---- one step -----------------------------------------------------------------------------
-    def _items(self, begin_ns: int, end_ns: int) -> list[Item]:
+    def _items(self, begin_ns: int, end_ns: int) -> list[tuple[int, Item]]:
+        """The items of a stretch, each with when its CPU time ended."""
         calls = self._window.calls
         first, last = np.searchsorted(calls.start_ns, (begin_ns, end_ns))
         rows = np.arange(first, last)
         rows = rows[(calls.thread[rows] >= 0) & self._followed[np.maximum(calls.thread[rows], 0)]]
         marks = [(int(calls.start_ns[row]), int(calls.end_ns[row]), int(row)) for row in rows]
         cuts = [cut for start, end, _ in self._reads for cut in (start, end)]
+        cuts += [cut for wait in self._loader_waits for cut in wait]
         marks += [(cut, cut, -1) for cut in cuts if begin_ns <= cut < end_ns]
         marks.sort()
         marks.append((end_ns, end_ns, -1))
-        items: list[Item] = []
+        items: list[tuple[int, Item]] = []
+        arrivals = {end for _, end in self._loader_waits}
         at = begin_ns
         for start, end, call in marks:
             end = min(end, end_ns)
-            items += self._up_to(at, start, end, call)
+            if call < 0 and start in arrivals and start > at:
+                items.append((start, Item(0.0, 0.0, act=Act.ARRIVE)))
+            else:
+                items += [(start, item) for item in self._up_to(at, start, end, call)]
             at = max(at, end)
         return items
 

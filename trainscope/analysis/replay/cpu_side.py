@@ -12,7 +12,7 @@ from trainscope.analysis.nesting import Around
 from trainscope.analysis.window_syncs import WindowSync
 from trainscope.trace.window import Column, Window
 
-__all__ = ["READS", "Boundaries", "Read", "boundaries", "reads"]
+__all__ = ["READS", "Boundaries", "Read", "boundaries", "loader_waits", "reads"]
 
 READS = ("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense")
 """Operators that do nothing but bring a value to the CPU: without the read they are gone."""
@@ -20,6 +20,9 @@ _RANGE_WEIGHT, _FRAME_WEIGHT = 4.0, 0.15
 """What recording an annotation of torch (which goes through Python) or a Python function costs,
 over what an operator's costs."""
 _NVTX_WEIGHT = 1.0
+_LOADER = "_MultiProcessingDataLoaderIter.__next__"
+_LOADER_WAIT_NS = 500_000
+"""Taking a batch that is there takes less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,3 +91,38 @@ def reads(window: Window, syncs: Sequence[WindowSync]) -> list[Read]:
         if outer >= 0:
             found.append(Read(int(ops.start_ns[outer]), int(ops.end_ns[outer]), sync.call))
     return found
+
+
+def loader_waits(
+    window: Window, thread: int, begin_ns: int, end_ns: int
+) -> tuple[int, list[tuple[int, int]]]:
+    """How often a thread takes a batch of a DataLoader's workers, and where it waits for one.
+
+    Where it mostly waits, the workers set the pace, and a loop that does less waits longer.
+    Of each fetch it is the longest stretch with nothing recorded in it; none where half of them
+    found a batch.
+    """
+    names = [place for place, name in enumerate(window.names) if _LOADER in name[:200]]
+    found, fetches = [], 0
+    for spans in (window.ranges, window.ops):
+        mine = np.isin(spans.name_id, names) & (spans.thread == thread)
+        mine &= (spans.start_ns >= begin_ns) & (spans.end_ns <= end_ns)
+        for row in np.flatnonzero(mine).tolist():
+            fetches += 1
+            begin, end = int(spans.start_ns[row]), int(spans.end_ns[row])
+            quiet = _longest_quiet(window, thread, begin, end)
+            if quiet[1] - quiet[0] >= _LOADER_WAIT_NS:
+                found.append(quiet)
+    return fetches, sorted(found) if 2 * len(found) > fetches else []
+
+
+def _longest_quiet(window: Window, thread: int, begin_ns: int, end_ns: int) -> tuple[int, int]:
+    """The longest part of a stretch in which no event of a thread begins or ends."""
+    moments = [np.array([begin_ns, end_ns])]
+    for table in (window.ops, window.ranges, window.calls):
+        mine = table.thread == thread
+        moments += [table.start_ns[mine], table.end_ns[mine]]
+    every = np.unique(np.concatenate(moments))
+    inside = every[(every >= begin_ns) & (every <= end_ns)]
+    longest = int(np.argmax(np.diff(inside)))
+    return int(inside[longest]), int(inside[longest + 1])

@@ -48,6 +48,8 @@ class _State:
         self.queue: deque[tuple[int, Vector]] = deque()
         """Launches so far and a start: of each op, or of the first of each block."""
         self.launched = 0
+        self.arrival = np.zeros(len(samples))
+        """When a loader's workers delivered last."""
 
     def reached(self) -> Vector:
         """When all that was asked for is done."""
@@ -108,6 +110,10 @@ class _State:
             noted = self.events.get(item.event)
             if noted is not None:
                 tails[item.lane] = np.maximum(tails[item.lane], noted)
+        elif item.act in (Act.ARRIVE, Act.PASS):
+            self.arrival = self.arrival + item.length_ns
+            if item.act == Act.ARRIVE:
+                self.now = np.maximum(self.now, self.arrival)
         elif item.act == Act.STREAM_WAITS_FOR_STREAM and item.lane >= 0:
             for other in range(len(tails)):
                 tails[other] = np.maximum(tails[other], tails[item.lane])

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Literal
 
 from trainscope.analysis.window_site import WindowSite
 
-__all__ = ["Act", "Item", "Program"]
+__all__ = ["Act", "Item", "Program", "Workers"]
+
+Workers = Literal["none", "lead", "follow"]
 
 
 class Act(IntEnum):
@@ -29,6 +32,10 @@ class Act(IntEnum):
     """Lets a stream wait for an event."""
     STREAM_WAITS_FOR_STREAM = 5
     """Lets all other streams wait for one: what a removed stream sync still means."""
+    ARRIVE = 6
+    """Waits for a batch of a loader's workers, which comes ``length_ns`` after the one before."""
+    PASS = 7
+    """Time of the loader's workers goes on by ``length_ns``."""
 
 
 ALL_LANES = -1
@@ -100,8 +107,21 @@ class Program:
     """Waits of streams for events of which it is not known what they wait for."""
     guessed: int = 0
     """Those of which only the order of calls and the times on the GPU tell it."""
+    workers: Workers = "none"
+    """Whether the loop mostly waits for a DataLoader's workers, or they for it."""
     unfollowed_ns: int = 0
     """GPU time, in one lane, of work that other threads enqueued or that no call is known of."""
+
+    def paced(self, share: float) -> Program:
+        """The same with batches of a loader's workers coming faster or slower."""
+        return self.with_items(
+            [
+                replace(item, length_ns=item.length_ns * share)
+                if item.act in (Act.ARRIVE, Act.PASS)
+                else item
+                for item in self.items
+            ]
+        )
 
     def with_items(self, items: Sequence[Item]) -> Program:
         """The same steps with other items."""

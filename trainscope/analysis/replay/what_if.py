@@ -30,6 +30,10 @@ MAX_SITES = 12
 """Sites looked at one by one and for the smallest set; the others only together with all."""
 _SEARCH_SAMPLES = 6
 _BAND = (0.1, 0.9)
+_WORKERS = {
+    "lead": "the loop waits for the DataLoader's workers, which deliver no faster than now",
+    "follow": "the DataLoader's workers keep up with a shorter step",
+}
 _SMALL_BYTES = 1 << 16
 """What so small a copy takes does not depend on the rate."""
 
@@ -105,6 +109,9 @@ def what_if(
         if is_necessary(site) or (necessary is not None and necessary(site))
     )
     drift = run_once(program) / program.recorded_ns - 1.0
+    if step_ns is not None and program.workers == "lead":
+        # a loop that waited for the workers though profiled waits for them without a profiler too
+        program = program.paced(min(step_ns * program.steps / program.recorded_ns, 1.0))
     return _Forecast(program, calibrate(program, step_ns), step_ns, kept).what_if(drift)
 
 
@@ -212,6 +219,8 @@ class _Forecast:
             rate = self._program.pinned_bytes_per_ns
             how = "as others in the trace" if self._program.rate_seen else "assumed"
             words.append(f"a copy with pinned memory moves {rate:.0f} GB/s ({how})")
+        if self._program.workers != "none":
+            words.append(_WORKERS[self._program.workers])
         if self._program.guessed:
             words.append(
                 f"what {self._program.guessed} waits between streams are for is taken from the "
