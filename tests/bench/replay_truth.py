@@ -4,8 +4,9 @@
 
 FOLDER holds ``NAME_sync.json.gz`` (or ``NAME_sync_stack.json.gz``) and ``truth.json``, as
 ``replay_record.py`` writes them: step times with no profiler on, with all syncs, with none, and
-with each alone taken out. Beside the replay stands what the blocked time alone would promise. No
-GPU is needed.
+with each alone taken out. Beside the replay stands what the blocked time alone would promise. Where
+there is a ``NAME_free.json.gz``, a trace of the loop really freed, its replay is told too: that
+checks the way from a profiled step to an unprofiled one apart from the removal. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from outcome import write_result
 
+from trainscope.analysis.replay.build import build_program
+from trainscope.analysis.replay.calibrate import calibrate, quantile
+from trainscope.analysis.replay.machine import run_once
 from trainscope.analysis.replay.what_if import Removal, WhatIf, what_if
 from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import find_syncs
@@ -36,9 +41,11 @@ def truths(file: Path) -> Iterator[tuple[str, float, dict[str, dict[str, float]]
             yield name, row["with_ms"]["median"], ratios
         else:
             low, high = row["ratio_p10_p90"]
-            yield name, row["with_ms"], {
-                ALL: {"median": row["ratio_median"], "p10": low, "p90": high}
-            }
+            yield (
+                name,
+                row["with_ms"],
+                {ALL: {"median": row["ratio_median"], "p10": low, "p90": high}},
+            )
 
 
 def naive(syncs: list, steps: int, step_ms: float) -> float:
@@ -63,6 +70,43 @@ def of_removal(found: WhatIf, what: str, order: list[str]) -> Removal | None:
         return None
     wanted = sites[order.index(what)]
     return next((each for each in found.removals if each.sites == (wanted,)), None)
+
+
+def freed_step(file: Path, without_ms: float) -> dict[str, object]:
+    """The step of a loop really freed, from its own trace and with no step time given."""
+    window = read_torch_trace(file)
+    steps = find_steps(window)
+    program = build_program(window, steps, find_syncs(window, steps))
+    step_ms = calibrate(program, None).step_ns / 1e6
+    return {
+        "recorded_ms": program.recorded_ns / program.steps / 1e6,
+        "drift": run_once(program) / program.recorded_ns - 1.0,
+        "replayed_ms": quantile(step_ms, 0.5),
+        "band_ms": [quantile(step_ms, 0.1), quantile(step_ms, 0.9)],
+        "measured_ms": without_ms,
+    }
+
+
+def without_ms(row: dict[str, Any]) -> float:
+    """Measured step time of the loop with no sync."""
+    if "removed" in row:
+        return float(row["removed"][ALL]["step_ms"]["median"])
+    return float(row["without_ms"])
+
+
+def tell_freed(folder: Path) -> list[dict[str, object]]:
+    """Prints and returns the freed loops' rows."""
+    rows = []
+    for name, truth in json.loads((folder / "truth.json").read_text()).items():
+        file = folder / f"{name}_free.json.gz"
+        if file.exists():
+            rows.append({"loop": name} | freed_step(file, without_ms(truth)))
+            print(
+                "{loop:24} freed, own trace: recorded {recorded_ms:8.3f} ms (drift {drift:+.2%})  "
+                "replay {replayed_ms:8.3f} ({band_ms[0]:.3f} to {band_ms[1]:.3f})  "
+                "measured {measured_ms:8.3f}".format(**rows[-1])
+            )
+    return rows
 
 
 def main() -> None:
@@ -114,13 +158,18 @@ def main() -> None:
             f"{len(errors)} predictions: median error beyond the measured range "
             f"{statistics.median(errors):.2%}, worst {max(errors):.2%}; cannot tell: {silent}"
         )
+    freed = tell_freed(options.folder)
     if options.out is not None:
         summary = {
             "median_beyond": statistics.median(errors) if errors else None,
             "worst_beyond": max(errors, default=None),
             "cannot_tell": silent,
         }
-        print(write_result(options.name, {"summary": summary, "rows": rows}, options.out))
+        print(
+            write_result(
+                options.name, {"summary": summary, "rows": rows, "freed": freed}, options.out
+            )
+        )
 
 
 def line(row: dict) -> str:

@@ -136,6 +136,20 @@ def test_a_removed_read_takes_its_operator_and_its_copy_along() -> None:
     assert step_ns(without(made, [0])) == pytest.approx(1000)
 
 
+def test_a_size_that_is_known_needs_no_copy_and_no_wait() -> None:
+    copy = replace(launch(0, 40, site=0, bytes=8), cpu_ns=130, call_ns=80, boundaries=3)
+    asked = Item(50.0, 4.0, act=Act.WAIT, lane=0, site=0, call_ns=20.0)
+    made = replace(program(launch(10, 100), copy, asked), sites=(site("nonzero"),))
+    left = without(made, [0]).items[1:]
+    assert [(item.act, item.cpu_ns, item.boundaries) for item in left] == [
+        (Act.NONE, 50, 1),
+        (Act.NONE, 30, 2),
+    ]
+    # the copy's end, 180 ns after the step began, comes before the wait is called
+    assert step_ns(made) == pytest.approx(10 + 130 + 50)
+    assert step_ns(without(made, [0])) == pytest.approx(max(100, 10 + 50 + 30))
+
+
 def test_a_removed_pageable_copy_becomes_one_from_pinned_memory() -> None:
     copy = launch(10, 4000, site=0, bytes=25_000)
     made = program(copy, wait(), launch(10, 600), pinned_bytes_per_ns=25.0)

@@ -53,8 +53,9 @@ class _Before:
     def item(self, more_ns: float, act: Act = Act.NONE, **rest: object) -> Item:
         """This time and ``more_ns`` in the call itself, then an act."""
         return Item(
-            self.cpu_ns + more_ns, self.boundaries, fixed_ns=self.fixed_ns, within=self.within,
-            backward=self.backward, call=self.call, act=act, **rest,  # type: ignore[arg-type]
+            self.cpu_ns + more_ns, self.boundaries, fixed_ns=self.fixed_ns, call_ns=more_ns,
+            within=self.within, backward=self.backward, call=self.call, act=act,
+            **rest,  # type: ignore[arg-type]
         )  # fmt: skip
 
 

@@ -55,6 +55,8 @@ class Item:
     fixed_ns: float = 0.0
     backward: bool = False
     """On autograd's thread, which profiling may slow more or less than the loop's."""
+    call_ns: float = 0.0
+    """Of ``cpu_ns`` what the call itself took, where it goes with the sync."""
     act: Act = Act.NONE
     lane: int = ALL_LANES
     """Place of the stream in ``Program.lanes``: launched into, waited for, or made to wait."""

@@ -10,6 +10,8 @@ from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program
 __all__ = ["replaced_by", "without"]
 
 _READS = ("item", "item-implicit", "bool", "int", "float", "index", "format", "repr", "tolist")
+_SIZES = ("nonzero", "size-readback")
+_BOUNDARIES_OF_CALL = 2.0
 _TO_HOST = ("cpu", "numpy", "d2h", "d2h-nonblocking-pageable")
 _TO_DEVICE = ("h2d-pageable", "h2d-pinned", "h2d-nonblocking-pageable", "h2d-list", "h2d-scalar")
 
@@ -36,6 +38,8 @@ def _freed(item: Item, kind: str, pinned_bytes_per_ns: float) -> Item:
     if item.act == Act.LAUNCH:
         if item.bytes <= 0 or kind in _READS:
             return item
+        if kind in _SIZES:
+            return _without_call(item)  # nothing has to be copied for a size that is known
         length_ns = item.bytes / pinned_bytes_per_ns
         if item.length_ns <= length_ns:
             return item
@@ -43,8 +47,20 @@ def _freed(item: Item, kind: str, pinned_bytes_per_ns: float) -> Item:
     if item.act == Act.WAIT:
         if item.lane != ALL_LANES and kind == "stream":
             return replace(item, act=Act.STREAM_WAITS_FOR_STREAM, wake_ns=0.0)
-        return replace(item, act=Act.NONE, wake_ns=0.0)
+        return _without_call(item)
     return item
+
+
+def _without_call(item: Item) -> Item:
+    """Only the CPU time that leads up to a call."""
+    return replace(
+        item,
+        cpu_ns=item.cpu_ns - item.call_ns,
+        boundaries=max(item.boundaries - (_BOUNDARIES_OF_CALL if item.call_ns else 0.0), 0.0),
+        call_ns=0.0,
+        act=Act.NONE,
+        wake_ns=0.0,
+    )
 
 
 def replaced_by(kind: str) -> str:
@@ -55,7 +71,7 @@ def replaced_by(kind: str) -> str:
         return "a copy into pinned memory that nobody waits for"
     if kind in _TO_DEVICE:
         return "a non_blocking copy from pinned memory"
-    if kind in ("nonzero", "size-readback"):
+    if kind in _SIZES:
         return "the same work with a size that is known"
     if kind == "stream":
         return "a wait of the other streams on the GPU"
