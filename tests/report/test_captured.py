@@ -104,6 +104,12 @@ Phases: CPU time in a step
  loop_body        21.0 ms   20.4 ms   22.5 ms   99.5%       4
  outside phases                                  0.5%
 
+Ranges inside phases: CPU time in a step
+ range                                                median       p10       p90   calls   steps
+─────────────────────────────────────────────────────────────────────────────────────────────────
+ Optimizer.step#AdamW.step, in loop_body             1.05 ms   1.02 ms   1.23 ms       4       4
+ Optimizer.zero_grad#AdamW.zero_grad, in loop_body   94.4 µs   92.5 µs   97.6 µs       4       4
+
 What taking syncs out gains, replayed from the captured window
  without                                                 step   speedup           may be
 ─────────────────────────────────────────────────────────────────────────────────────────

@@ -6,9 +6,11 @@ import numpy as np
 
 from trainscope.analysis.captured_steps import captured_step_ns
 from trainscope.analysis.replay.what_if import WhatIf as Replay
+from trainscope.analysis.window_ranges import time_window_ranges
 from trainscope.analysis.window_steps import WindowSteps, find_steps
 from trainscope.report.build_phases import as_host_phases, as_window_phases
 from trainscope.report.build_ranks import as_ranks
+from trainscope.report.build_times import as_ranges
 from trainscope.report.build_what_if import gain_findings
 from trainscope.report.findings_gpu import gpu_findings
 from trainscope.report.model import IdleReport, Report, RunReport, WhatIf
@@ -36,6 +38,7 @@ def build_captured(
     """What a bare trace tells; what only a recording knows is null."""
     found = window if window is not None else trace.windows[0]
     steps = find_steps(found)
+    ranges, ranges_left_out = time_window_ranges(trace, found, steps)
     sentences = gain_sentences(what_if, idle, gpu, step_ms)
     info = trace.info
     return Report(
@@ -57,6 +60,8 @@ def build_captured(
             wall_ms=_spread(captured_step_ns(found, steps)),
         ),
         phases=as_host_phases(gpu.phases if gpu is not None else as_window_phases(found, steps)),
+        ranges=as_ranges(ranges),
+        ranges_left_out=ranges_left_out,
         syncs=[],
         idle=idle,
         gpu=gpu,

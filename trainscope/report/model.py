@@ -256,7 +256,8 @@ class Report(Part):
     ranges_left_out: int = 0
     """Further names, each of less time."""
     syncs: list[Sync]
-    """The lines to look at, worst first, then the others, longest wait first."""
+    """The lines to look at, worst first, then the others, longest wait first: as the detector saw
+    them. A trace without a recording has its waits in ``gpu.syncs`` alone."""
     idle: IdleReport | None
     gpu: GpuReport | None = None
     """From the captured window with most GPU work; null without one."""
