@@ -85,6 +85,25 @@ def test_an_empty_window_is_told() -> None:
     assert "Captured window\n  0 steps, cannot tell" in text.render(report)
 
 
+def test_names_of_chance_stay_text() -> None:
+    odd = "[red]\x1b[31m<script>alert(1)</script>\u202e\n[/]"
+    made = Made()
+    for step in range(3):
+        at = step * 10 * MS
+        made.range(f"ProfilerStep#{step}", at, at + 9 * MS)
+        made.range(odd, at + MS, at + 4 * MS).range(f"inner {odd}", at + MS, at + 2 * MS)
+        made.op(odd, at + MS, at + 2 * MS)
+        made.launch(at + MS + 1000, at + MS + 2000, at + 3 * MS, name=odd)
+        made.range("second", at + 5 * MS, at + 6 * MS)
+        made.wait(at + 5 * MS, at + 5 * MS + 1000)
+    window = replace(made.window(), problems=(odd,), devices=(odd,))
+    report = build(replace(bare(window), notes=(odd,)))
+    shown = text.render(report, width=200)
+    assert "[red]?[31m<script>alert(1)</script>" in shown
+    assert not any(sign in shown for sign in "\x1b\u202e")
+    assert Report.model_validate_json(json_report.render(report)).notes == [odd]
+
+
 @pytest.mark.parametrize("first", range(0, 120, 30))
 def test_windows_of_chance_give_reports_that_read_back(first: int) -> None:
     for seed in range(first, first + 30):

@@ -15,7 +15,7 @@ __all__ = ["MIN_SHARE", "gpu_findings"]
 MIN_SHARE = 0.05
 """Share of a step from which on lost time is a finding."""
 _MANY_TINY = 0.3
-_NO_TENSOR_CORES = re.compile(r"simt_sgemm|(?<![a-z])sgemm_\d|f32f32_f32f32_f32_.*ffma|ffma_.*gemm")
+_NO_TENSOR_CORES = re.compile(r"simt_sgemm|(?<![a-z])sgemm_\d|_f32f32_f32f32_f32_")
 _PAGEABLE = ("h2d-pageable", "h2d-nonblocking-pageable", "cpu", "d2h", "d2h-nonblocking-pageable")
 _BY_CAUSE = {
     "cpu_before_launch": "TS201",
