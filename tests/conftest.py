@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import warnings
@@ -38,7 +39,12 @@ def patched_state() -> dict[str, object]:
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C as it comes: whoever starts the tests in the background ignores it for them."""
+    """Take Ctrl-C as it comes: whoever starts the tests in the background ignores it for them.
+
+    And compute on one thread each: where workers share cores, waiting threads spin the time away.
+    """
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -3,7 +3,7 @@
 A ``WarmPython`` starts its command once and stops it short of the program, with torch loaded; each
 program is forked from there. The child is what Python makes of that command: it runs the program as
 ``__main__``, prints its own traceback, dies of its own signal, waits for its own threads. It
-differs in that torch is loaded, and in sharing the seed of hashes; so a test of what importing
+differs in what is loaded already, and in sharing the seed of hashes; so a test of what importing
 does takes ``cold``, which starts a Python as anyone would.
 """
 
@@ -25,11 +25,37 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["Ended", "Running", "WarmPython", "close_all", "cold", "warm"]
+__all__ = [
+    "TRAINSCOPE",
+    "Command",
+    "Ended",
+    "Running",
+    "WarmPython",
+    "close_all",
+    "cold",
+    "warm",
+    "warm_script",
+]
 
 # with a CUDA device, what torch asks of it while it is loaded may not be forked
 CAN_FORK = sys.platform == "linux" and not torch.cuda.is_available()
 LONGEST_S = 120.0
+
+
+LOADED = ("torch._dynamo", "torch.utils.data", "pydantic", "rich.console", "typer", "msgspec")
+
+
+@dataclass(frozen=True)
+class Command:
+    """``python WORDS``, and what the Python that waits with it has imported."""
+
+    words: tuple[str, ...]
+    loaded: tuple[str, ...] = LOADED
+
+
+TRAINSCOPE = Command(
+    ("-m", "trainscope"), (*LOADED, "trainscope.cli.recording", "trainscope.cli.report")
+)
 
 
 @dataclass(frozen=True)
@@ -103,9 +129,9 @@ def cold(*command: str, cwd: Path, stdin: str = "") -> Running:
 
 
 class WarmPython:
-    """``python COMMAND``, started once; one program of it runs at a time."""
+    """A command, started once; one program of it runs at a time."""
 
-    def __init__(self, command: tuple[str, ...]) -> None:
+    def __init__(self, command: Command) -> None:
         self._command = command
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child: int | None = None
@@ -114,10 +140,11 @@ class WarmPython:
         environ = {
             "PYTHONPATH": os.pathsep.join(path),
             "TRAINSCOPE_WARM_CHANNEL": str(theirs.fileno()),
+            "TRAINSCOPE_WARM_LOADED": " ".join(command.loaded),
             "OPENBLAS_NUM_THREADS": "1",  # numpy's threads begin with its import
         }
         self._waiting = subprocess.Popen(
-            [sys.executable, *command],
+            [sys.executable, *command.words],
             env={**os.environ, **environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -126,7 +153,7 @@ class WarmPython:
         theirs.close()
 
     def start(self, *words: str, cwd: Path, stdin: str = "") -> Running:
-        """Start ``python COMMAND WORDS``; a program that a failed test left behind is killed."""
+        """Start the command with more words; a program that a failed test left behind is killed."""
         if self._child is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._child, signal.SIGKILL)
@@ -157,16 +184,23 @@ class WarmPython:
         return int(answer)
 
 
-_warm: dict[tuple[str, ...], WarmPython] = {}
+_warm: dict[Command, WarmPython] = {}
 
 
-def warm(command: tuple[str, ...], *words: str, cwd: Path, stdin: str = "") -> Running:
-    """Start ``python COMMAND WORDS``; each different command costs one import of torch."""
+def warm(command: Command, *words: str, cwd: Path, stdin: str = "") -> Running:
+    """Start the command with more words; each different command costs its imports once."""
     if not CAN_FORK:
-        return cold(*command, *words, cwd=cwd, stdin=stdin)
+        return cold(*command.words, *words, cwd=cwd, stdin=stdin)
     if command not in _warm:
         _warm[command] = WarmPython(command)
     return _warm[command].start(*words, cwd=cwd, stdin=stdin)
+
+
+def warm_script(place: Path, text: str, *words: str) -> Running:
+    """Start a program as ``train.py`` in the folder of the fixture ``place``."""
+    script = place / "train.py"
+    script.write_text(text)
+    return warm(Command((str(script),)), *words, cwd=place)
 
 
 def close_all() -> None:

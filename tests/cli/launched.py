@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-from warm import Ended, Running, cold, warm
+from warm import TRAINSCOPE, Ended, Running, cold, warm, warm_script
 
 __all__ = ["Ended", "alone", "in_place", "start_under_run", "under_cold_run", "under_run", "write"]
-
-TRAINSCOPE = ("-m", "trainscope")
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -25,9 +23,9 @@ def alone(*words: str, cwd: Path, stdin: str = "") -> Ended:
     return cold(*words, cwd=cwd, stdin=stdin).end()
 
 
-def in_place(place: Path, *words: str) -> Ended:
-    """``python train.py WORDS`` in the folder of the fixture ``place``, which has torch loaded."""
-    return warm((str(place / "train.py"),), *words, cwd=place).end()
+def in_place(place: Path, text: str) -> Ended:
+    """``python train.py`` in the folder of the fixture ``place``, with torch loaded."""
+    return warm_script(place, dedent(text)).end()
 
 
 def start_under_run(*words: str, cwd: Path, stdin: str = "") -> Running:
@@ -42,4 +40,4 @@ def under_run(*words: str, cwd: Path, stdin: str = "") -> Ended:
 
 def under_cold_run(*words: str, cwd: Path) -> Ended:
     """``trainscope run WORDS`` in a Python that has imported nothing yet."""
-    return cold(*TRAINSCOPE, "run", *words, cwd=cwd).end()
+    return cold(*TRAINSCOPE.words, "run", *words, cwd=cwd).end()

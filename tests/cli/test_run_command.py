@@ -114,8 +114,7 @@ def test_torch_keeps_its_state_for_the_program(place: Path) -> None:
         print(torch.manual_seed(0).initial_seed(), torch.randn(3).tolist())
         print(torch.nn.Module.__call__.__name__, torch.optim.SGD.step.__name__)
     """
-    write(place, "train.py", program)
-    plain = in_place(place)
+    plain = in_place(place, program)
     ours = under_run("train.py", cwd=place)
     assert ours.out == plain.out, ours.err
 

@@ -38,8 +38,7 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_status_and_last_words_are_those_of_python(end: str, place: Path) -> None:
-    write(place, "train.py", f"{LOOP}\n    {end}\n")
-    plain = in_place(place)
+    plain = in_place(place, f"{LOOP}\n    {end}\n")
     ours = under_run("--sync", "off", "--active", "0", "train.py", cwd=place)
     assert ours.status == plain.status
     assert ours.out == plain.out

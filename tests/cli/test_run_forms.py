@@ -78,9 +78,8 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_the_status_stays_the_programs_whatever_it_leaves_behind(end: str, place: Path) -> None:
     names = "import builtins, gc, os, shutil, sys, warnings"
-    write(place, "train.py", f"{LOOP}\n    {names}\n    {end}\n    raise SystemExit(7)\n")
     (place / "runs").mkdir()
-    plain = in_place(place)
+    plain = in_place(place, f"{LOOP}\n    {names}\n    {end}\n    raise SystemExit(7)\n")
     (place / "runs").mkdir(exist_ok=True)
     ours = under_run("--active", "0", "train.py", cwd=place)
     assert plain.status in (7, 120), plain.err  # 120: Python could not flush standard error

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from warm import TRAINSCOPE, Running, warm, warm_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HAS_GPU = torch.cuda.is_available()
 
 
-def run(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    import os
-
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
+def ended_well(program: Running) -> str:
+    """What the program printed."""
+    ended = program.end()
+    assert ended.status == 0, ended.out + ended.err
+    return ended.out
 
 
-@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_an_example_is_short(example: Path) -> None:
-    assert len(example.read_text().splitlines()) < 100
+def example(place: Path, name: str, *words: object) -> None:
+    """Run an example, as it stands, in the folder of the fixture ``place``."""
+    text = (EXAMPLES / f"{name}.py").read_text()
+    ended_well(warm_script(place, text, *map(str, words), "--run-dir", "run"))
+
+
+def report_of(place: Path) -> Any:
+    """What ``trainscope report run --format json`` prints."""
+    return json.loads(ended_well(warm(TRAINSCOPE, "report", "run", "--format", "json", cwd=place)))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 100
 
 
 @pytest.mark.parametrize("name", ["mlp", "transformer"])
-def test_a_wrapped_example_reports_its_steps_and_learns(name: str, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
-    run(EXAMPLES / f"{name}.py", "--steps", 40, "--run-dir", run_dir, cwd=tmp_path)
-    report = json.loads(
-        run("-m", "trainscope", "report", run_dir, "--format", "json", cwd=tmp_path).stdout
-    )
+def test_a_wrapped_example_reports_its_steps_and_learns(name: str, place: Path) -> None:
+    example(place, name, "--steps", 40, "--width", 64)
+    report = report_of(place)
     assert report["steps"]["count"] == report["steps"]["optimizer_steps"] == 40
     names = {phase["name"] for phase in report["phases"]}
     assert names >= {"data", "forward", "backward", "optimizer"}
@@ -49,13 +49,13 @@ def test_a_wrapped_example_reports_its_steps_and_learns(name: str, tmp_path: Pat
     assert report["syncs"] == []
     losses = [
         json.loads(line)["loss"]
-        for line in (run_dir / "rank0" / "metrics.jsonl").read_text().splitlines()
+        for line in (place / "run" / "rank0" / "metrics.jsonl").read_text().splitlines()
     ]
     assert len(losses) == 40
     assert sum(losses[-5:]) < sum(losses[:5])
 
 
-def test_the_ten_mistakes_are_found_and_none_is_invented(tmp_path: Path) -> None:
+def test_the_ten_mistakes_are_found_and_none_is_invented(place: Path) -> None:
     script = EXAMPLES / "slow_loop.py"
     marks = {
         (number, kind)
@@ -63,11 +63,9 @@ def test_the_ten_mistakes_are_found_and_none_is_invented(tmp_path: Path) -> None
         for kind in re.findall(r"# MISTAKE (\S+)", line)
     }
     assert len(marks) == 10
-    run_dir = tmp_path / "run"
-    run("-m", "trainscope", "run", "--run-dir", run_dir, script, "--steps", 12, cwd=tmp_path)
-    report = json.loads(
-        run("-m", "trainscope", "report", run_dir, "--format", "json", cwd=tmp_path).stdout
-    )
+    words = ("run", "--run-dir", "run", str(script), "--steps", "12")
+    ended_well(warm(TRAINSCOPE, *words, cwd=place))
+    report = report_of(place)
     assert report["run"]["dry_run"] is not HAS_GPU
     assert report["steps"]["count"] == report["steps"]["optimizer_steps"] == 12
     in_steps = [site for site in report["syncs"] if site["during"] == "training"]
@@ -82,14 +80,12 @@ def test_the_ten_mistakes_are_found_and_none_is_invented(tmp_path: Path) -> None
     assert before["source"].startswith("model = ")
 
 
-def test_the_wandb_example_logs_every_step_offline(tmp_path: Path) -> None:
+def test_the_wandb_example_logs_every_step_offline(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("wandb")
-    run(
-        EXAMPLES / "wandb_logging.py",
-        *("--steps", 20, "--run-dir", tmp_path / "run"),
-        cwd=tmp_path,
-        WANDB_MODE="offline",
-    )
-    lines = (tmp_path / "run" / "rank0" / "metrics.jsonl").read_text().splitlines()
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    example(place, "wandb_logging", "--steps", 20)
+    lines = (place / "run" / "rank0" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(20))
-    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert list(place.glob("wandb/offline-run-*/*.wandb"))

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from warm import warm
+from warm import warm_script
 
 from trainscope.trace.metrics import read_metrics
 
@@ -55,9 +55,7 @@ def logged(folder: Path) -> list[tuple[int, dict[str, float | int]]]:
 
 def run(place: Path, program: str, *signals: signal.Signals) -> tuple[int, str]:
     """Run the program, send the signals once it says "ready"; its exit status and stderr."""
-    script = place / "train.py"
-    script.write_text(PRELUDE + textwrap.dedent(program))
-    running = warm((str(script),), str(place), cwd=place)
+    running = warm_script(place, PRELUDE + textwrap.dedent(program), str(place))
     if signals:
         assert running.first_line() == "ready"
     for number in signals:

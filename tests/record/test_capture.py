@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.autograd.profiler as autograd_profiler
-from warm import warm
+from warm import warm_script
 
 from trainscope.record.capture import Capture
 from trainscope.record.schedule import Schedule
@@ -260,8 +260,7 @@ with warnings.catch_warnings(record=True) as caught:
 print([str(w.message)[:28] for w in caught], capture.state().windows[0].file)
 """
     (place / "traces").mkdir()
-    (place / "train.py").write_text(program)
-    done = warm((str(place / "train.py"),), cwd=place).end()
+    done = warm_script(place, program).end()
     assert done.status == 0, done.err
     assert done.out.strip() == "['trainscope stopped capturing'] None"
     assert list((place / "traces").iterdir()) == []

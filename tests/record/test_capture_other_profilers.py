@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.autograd.profiler as autograd_profiler
 from torch.profiler import ProfilerActivity, profile, schedule
-from warm import warm
+from warm import warm_script
 
 from trainscope.record.capture import Capture
 from trainscope.record.capture.foreign import other_profiler
@@ -173,8 +173,7 @@ def test_without_right_of_way_theirs_would_crash(place: Path) -> None:
         "with profile(activities=[A.CPU]): torch.ones(3)\n"
         "theirs.start_trace(); theirs.stop_trace(); theirs.events(); print('survived')"
     )
-    (place / "train.py").write_text(program)
-    done = warm((str(place / "train.py"),), cwd=place).end()
+    done = warm_script(place, program).end()
     if "survived" in done.out:
         pytest.skip("this torch survives two sessions, one in its warm-up")
     assert done.status != 0

@@ -16,7 +16,7 @@ import torch
 import torch.distributed.fsdp
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from warm import warm
+from warm import warm_script
 from written_ranges import WrittenRanges
 
 from trainscope.errors import ConfigError
@@ -323,8 +323,7 @@ def test_it_pickles_and_loads_where_trainscope_is_not(hooks: Hooks, how: str, pl
         pickle.dump(model, buffer)
     assert b"trainscope" not in buffer.getvalue()
     (place / "model").write_bytes(buffer.getvalue())
-    (place / "train.py").write_text(LOAD_WITHOUT_US)
-    loaded = warm((str(place / "train.py"),), how, cwd=place).end()
+    loaded = warm_script(place, LOAD_WITHOUT_US, how).end()
     assert loaded.status == 0, loaded.err
     assert float(loaded.out) == pytest.approx(model(X).sum().item())
 

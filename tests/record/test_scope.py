@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from warm import warm
+from warm import warm_script
 
 import trainscope as ts
 from trainscope.errors import ConfigError
@@ -218,8 +218,7 @@ def test_a_run_killed_outright_keeps_what_was_flushed(place: Path) -> None:
         "time.sleep(2)\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    (place / "train.py").write_text(script)
-    assert warm((str(place / "train.py"),), cwd=place).end().status == -9
+    assert warm_script(place, script).end().status == -9
     report = ts.analyze(ts.load(place / "run"))
     assert report.steps.count == 5
     assert len((place / "run/rank0/metrics.jsonl").read_text().splitlines()) == 5

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from warm import Command, warm
 
 from trainscope.sync.detector import SyncDetector
 from trainscope.sync.probes import READS
 
-PROGRAM = Path(__file__).parent / "fullgraph_program.py"
+# what compiling loads too, as far as it does not load torch._dynamo
+PROGRAM = Command(
+    (str(Path(__file__).parent / "fullgraph_program.py"),),
+    loaded=("torch", "torch.fx.experimental.symbolic_shapes", "torch.distributed.fsdp"),
+)
 
 
-def outcome(*words: str) -> list[str]:
+def outcome(order: str) -> list[str]:
     """Run the program that compiles each patched name; return its lines."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *words], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.splitlines()
+    done = warm(PROGRAM, order, cwd=Path.cwd()).end()
+    assert done.status == 0, done.err[-2000:]
+    return done.out.splitlines()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Python imports this on its way to the program: it loads torch, then waits here and forks.
+"""Python imports this on its way to the program: it loads torch, then it waits here and forks.
 
 Each child goes on to the program as if nothing had been; ``warm.py`` beside this folder asks.
 """
@@ -12,8 +12,6 @@ import os
 import socket
 import sys
 import traceback
-
-LOADED = ("torch._dynamo", "torch.utils.data", "pydantic", "rich.console", "typer", "msgspec")
 
 
 def fork_for_each_request(channel: socket.socket) -> None:
@@ -44,7 +42,7 @@ def fork_for_each_request(channel: socket.socket) -> None:
 def wait_for_requests(channel: socket.socket) -> None:
     """Load what the programs need, and fork. A fault ends this Python: it runs no program."""
     try:
-        for name in LOADED:
+        for name in os.environ["TRAINSCOPE_WARM_LOADED"].split():
             importlib.import_module(name)
         gc.freeze()  # the children's collections leave what is loaded alone, and its pages shared
         assert len(os.listdir("/proc/self/task")) == 1, "a fork would lack a thread"
