@@ -8,7 +8,7 @@ from made_windows import Made, empty_window
 from sample_traces import sample
 
 from trainscope.analysis.launch_chains import chain_advice, launch_chains
-from trainscope.analysis.launches import launch_times, queue_depth
+from trainscope.analysis.launches import first_launch_ns, launch_times, queue_depth
 from trainscope.analysis.window_steps import find_steps
 from trainscope.trace.window import CopyKind, Window
 
@@ -30,6 +30,15 @@ def test_the_lead_is_from_the_end_of_the_call_to_the_start_of_the_op() -> None:
     assert (found.launches, found.kernels, found.steps) == (4, 4, 2)
     assert found.launch_call_ns == 20
     assert found.launch_share == 0.1
+
+
+def test_a_step_s_first_launch_is_the_first_call_with_gpu_work() -> None:
+    made = Made().range("step 0", 0, 100).range("step 1", 100, 200).range("step 2", 200, 300)
+    made.call("cudaStreamIsCapturing", 5, 6)
+    made.launch(30, 50, 60, cost=5).launch(20, 40, 45, cost=5).launch(210, 215, 220, cost=5)
+    window = made.window()
+    assert first_launch_ns(window, find_steps(window)).tolist() == [20, -1, 10]
+    assert first_launch_ns(empty_window(), find_steps(empty_window())).tolist() == []
 
 
 def test_tiny_kernels_take_less_than_their_launch() -> None:

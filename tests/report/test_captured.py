@@ -34,7 +34,9 @@ def test_the_first_sentence_names_the_line_and_the_gain() -> None:
 def test_where_no_sync_is_to_blame_the_report_says_so(step_ms: float | None) -> None:
     found = report("data_sync", step_ms)
     assert found.verdict.startswith("No sync is to blame. The GPU idles 5.17 ms of every 11.8 ms")
-    assert found.verdict.endswith("CPU work before the first launch of a step.")
+    assert found.verdict.endswith(
+        "CPU work before the first launch of a step, which comes 6.43 ms after it begins."
+    )
     assert "data" not in found.verdict
     assert found.what_if is None
     assert [finding.code for finding in found.findings] == ["TS201", "TS403"]

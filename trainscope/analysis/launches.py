@@ -11,7 +11,7 @@ from trainscope.analysis.launched_by import calls_of_ops
 from trainscope.analysis.window_steps import WindowSteps
 from trainscope.trace.window import Column, OpKind, Window
 
-__all__ = ["TINY_NS", "LaunchTimes", "QueueDepth", "launch_times", "queue_depth"]
+__all__ = ["TINY_NS", "LaunchTimes", "QueueDepth", "first_launch_ns", "launch_times", "queue_depth"]
 
 TINY_NS = 8_000
 """A kernel shorter than this takes less time than launching it: 7 to 8 µs, measured on an H200's
@@ -123,6 +123,18 @@ def launch_times(window: Window, steps: WindowSteps) -> LaunchTimes:
         lead_ns=lead_ns,
         lead_median_ns=medians,
     )
+
+
+def first_launch_ns(window: Window, steps: WindowSteps) -> Column:
+    """From the begin of each step to its first call that enqueued GPU work; -1 without one."""
+    after = np.full(len(steps), -1, dtype=np.int64)
+    call = np.unique(calls_of_ops(window))
+    start_ns = window.calls.start_ns[call[call >= 0]]
+    step = steps.at(start_ns)
+    start_ns, step = start_ns[step >= 0], step[step >= 0]
+    place, first = np.unique(step, return_index=True)
+    after[place] = start_ns[first] - steps.start_ns[place]
+    return after
 
 
 def queue_depth(window: Window, device: int) -> QueueDepth:

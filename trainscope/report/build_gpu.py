@@ -12,7 +12,7 @@ from trainscope.analysis.copies import copies_by_kind
 from trainscope.analysis.idle import IdleCause, IdleTimes, find_idle
 from trainscope.analysis.kernels import OperatorKernels, kernels_by_operator
 from trainscope.analysis.launch_chains import chain_advice, launch_chains
-from trainscope.analysis.launches import TINY_NS, launch_times, queue_depth
+from trainscope.analysis.launches import TINY_NS, first_launch_ns, launch_times, queue_depth
 from trainscope.analysis.replay.what_if import WhatIf
 from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import WindowSteps, find_steps
@@ -97,6 +97,7 @@ def as_gpu(
             if each_ns[cause]
         ],
         phases=as_window_phases(window, steps),
+        first_launch_ms=_first_launch_ms(window, steps, counted),
         syncs=_syncs(steps, syncs, idle, gains_by_site(replay), counted, many),
         operators=[_operator(operator) for operator in operators[:MOST_OPERATORS]],
         operators_left_out=max(len(operators) - MOST_OPERATORS, 0),
@@ -107,6 +108,12 @@ def as_gpu(
         incomplete=doubts,
     )
     return gpu, IdleReport(per_step_ms=float(each_ns.sum()) / NS_PER_MS, causes=dict(groups))  # pyright: ignore[reportArgumentType]
+
+
+def _first_launch_ms(window: Window, steps: WindowSteps, counted: slice) -> float | None:
+    after_ns = first_launch_ns(window, steps)[counted]
+    after_ns = after_ns[after_ns >= 0]
+    return float(np.median(after_ns)) / NS_PER_MS if len(after_ns) else None
 
 
 def _devices(window: Window, idle: IdleTimes, counted: slice, many: int) -> list[DeviceReport]:

@@ -173,6 +173,8 @@ class GpuReport(Part):
     idle: list[IdleDetail]
     phases: list[PhaseReport] = Field(default_factory=list)
     """In the order of a step."""
+    first_launch_ms: float | None = None
+    """CPU time from the begin of a step to its first launch, the median; null without steps."""
     syncs: list[WindowSyncReport]
     operators: list[OperatorReport]
     operators_left_out: int

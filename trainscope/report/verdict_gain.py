@@ -84,8 +84,11 @@ def _no_sync(everything: Removal | None, idle: IdleReport, gpu: GpuReport) -> li
     if idle.per_step_ms < _MUCH_IDLE * whole_ms or not gpu.idle:
         return [f"{first}; the GPU is busy {busy_ms / whole_ms:.0%} of the time."]
     worst = max(gpu.idle, key=lambda detail: detail.ms_per_step)
+    what = worst.words
+    if worst.cause == "cpu_before_launch" and gpu.first_launch_ms is not None:
+        what += f", which comes {duration(gpu.first_launch_ms)} after it begins"
     return [
         f"{first}.",
         f"The GPU idles {duration(idle.per_step_ms)} of every {duration(whole_ms)} captured step; "
-        f"{duration(worst.ms_per_step)} of it: {worst.words}.",
+        f"{duration(worst.ms_per_step)} of it: {what}.",
     ]
