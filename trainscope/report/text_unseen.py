@@ -20,6 +20,7 @@ _SHORT = (
         (
             "dry run: syncs inside CUDA libraries",
             "dry run: results of compiled code under no_grad",
+            "dry run: operators that a compiled function runs beside its graphs",
         ),
     ),
     (
