@@ -43,7 +43,7 @@ def read_or_refuse(path: Path) -> Window | None:
         (b"", r"r\.sqlite is empty: give what `nsys export --type sqlite` wrote"),
         (b"hello", r"r\.sqlite is no SQLite file"),
         (b"SQLite format 3\0" + b"x" * 4000, r"r\.sqlite is cut off or damaged: .*; export it"),
-        (gzip.compress(b"hello"), r"r\.sqlite is no SQLite file"),
+        (gzip.compress(b"hello", mtime=0), r"r\.sqlite is no SQLite file"),
     ],
 )
 def test_what_is_no_export_is_told(tmp_path: Path, content: bytes, words: str) -> None:
