@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from warm import warm_script
 
 pytest.importorskip("wandb")
 
@@ -45,28 +43,27 @@ print(slowest_s, close_s, state["jsonl"].written, state["wandb"].written, state[
 
 @pytest.mark.parametrize("server", ["refuses", "never_answers"])
 def test_a_server_that_is_not_there_slows_nothing(
-    tmp_path: Path, server: str, silent_port: Callable[[], int], closed_port: int
+    place: Path,
+    server: str,
+    silent_port: Callable[[], int],
+    closed_port: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     port = closed_port if server == "refuses" else silent_port()
     environment = {
         "WANDB_BASE_URL": f"http://127.0.0.1:{port}",
         "WANDB_API_KEY": "0123456789" * 4,
-        "WANDB_DIR": str(tmp_path),
+        "WANDB_DIR": str(place),
         "WANDB_MODE": "online",
         "WANDB_SILENT": "true",
         "WANDB_INIT_TIMEOUT": "5",
     }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     began_s = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", SERVER_PROGRAM, str(tmp_path)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    slowest_s, close_s, jsonl, taken, dropped = map(float, done.stdout.split())
+    done = warm_script(place, SERVER_PROGRAM, str(place)).end()
+    assert done.status == 0, done.err
+    slowest_s, close_s, jsonl, taken, dropped = map(float, done.out.split())
     # a wait for the server would be seconds; half of one allows for a busy test machine
     assert slowest_s < 0.5
     assert close_s < 4
