@@ -62,6 +62,14 @@ def test_without_operators_the_range_stands_for_them() -> None:
     assert found[0].uses[0].shape is None
 
 
+def test_without_operators_a_step_s_own_range_stands_for_none() -> None:
+    made = Made()
+    for at in (0, 1000, 2000):
+        made.range(f"step {at // 1000}", at, at + 900).launch(at + 5, at + 60, at + 70)
+    (found,) = kernels_of(made.window())
+    assert (found.operator, found.count) == (NO_OPERATOR, 3)
+
+
 def test_without_operators_backward_belongs_to_the_range_that_waits_for_it() -> None:
     made = Made()
     for at in (0, 1000):
@@ -70,8 +78,7 @@ def test_without_operators_backward_belongs_to_the_range_that_waits_for_it() -> 
     found = kernels_of(made.window())
     assert {o.operator: o.total_ns for o in found} == {
         "backward": 160,
-        "step 0": 30,
-        "step 1": 30,
+        NO_OPERATOR: 60,
     }
 
 

@@ -36,7 +36,8 @@ def outermost_operators(window: Window) -> Column:
 def innermost_ranges(window: Window, steps: WindowSteps) -> Column:
     """Row in ``Window.ranges`` of the innermost range around each GPU op's call; -1 for none.
 
-    What autograd's thread calls is in the range of the loop's thread, which waits in it.
+    A step's own range counts as none: its number would part what is the same in each step. What
+    autograd's thread calls is in the range of the loop's thread, which waits in it.
     """
     call, back = _calls(window)
     calls = window.calls
@@ -44,6 +45,8 @@ def innermost_ranges(window: Window, steps: WindowSteps) -> Column:
     thread = calls.thread[call]
     thread = np.where((thread >= 0) & engine[thread], loop_thread(window, steps), thread)
     found = Around(window.ranges).innermost(thread, calls.start_ns[call], calls.end_ns[call])
+    if steps.rows is not None:
+        found = np.where(np.isin(found, steps.rows), -1, found)
     return _spread(found, back)
 
 
