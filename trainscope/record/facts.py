@@ -78,7 +78,7 @@ def _argv() -> list[str]:
         return []
 
 
-def _range_cost_ns(ranges: int = 200) -> float:
+def _range_cost_ns(ranges: int = 50) -> float:
     """CPU time of one range with no tool attached, in nanoseconds, measured now."""
     recorder = Recorder()
     recorder.begin_step(0)

@@ -172,17 +172,21 @@ class Session:
         """
         if get_ident() != self._loop.thread_id or not self._open:
             return NullRange()
+        try:
+            return self._ranges[name]
+        except (KeyError, TypeError):  # a new name, or one that cannot be
+            return self._new_range(name)
+
+    def _new_range(self, name: str) -> Range:
         if not isinstance(name, str):
             raise ConfigError(
                 f"a range's name must be a string, not {name!r:.80} ({type(name).__name__}); "
                 "write scope.range(str(…)) or a fixed name"
             )
-        found = self._ranges.get(name)
-        if found is None:
-            found = self.recorder.range(name)
-            if len(self._ranges) < MAX_NAMES and len(name) <= MAX_NAME_LENGTH:
-                self._ranges[name] = found
-        return found
+        made = self.recorder.range(name)
+        if len(self._ranges) < MAX_NAMES and len(name) <= MAX_NAME_LENGTH:
+            self._ranges[name] = made
+        return made
 
     def log(self, values: Mapping[str, object]) -> None:
         """Log values of the open step, or of the last one when called between steps."""
