@@ -119,8 +119,9 @@ def opened(path: Path, shown: Path, told: Callable[[int], None]) -> Iterator[Dat
             yield Database(connection, told)
     # Where SQLite's own message quotes damaged bytes, Python cannot even make its error of it.
     except (sqlite3.Error, UnicodeDecodeError) as error:
+        why = error if isinstance(error, sqlite3.Error) else "a name in it is no text"
         raise TraceError(
-            f"{shown} is cut off or damaged: {error}; export it again from the .nsys-rep"
+            f"{shown} is cut off or damaged: {why}; export it again from the .nsys-rep"
         ) from error
 
 
