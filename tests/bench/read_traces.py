@@ -3,8 +3,9 @@
     python tests/bench/read_traces.py [--mb 26 250 1000] [--hta PYTHON] [--out FOLDER]
 
 Each reader runs in a process of its own, in turn (A B C A B C). Times are CPU time, which for these
-readers of one thread is the time on a quiet machine, and the least of the repeats counts. The memory is what the process had at most more
-than after its imports (Linux only). ``--hta`` names a Python that has HolisticTraceAnalysis.
+readers of one thread is the time on a quiet machine, and the least of the repeats counts. The
+memory is what the process had at most more than after its imports (Linux only). ``--hta`` names a
+Python that has HolisticTraceAnalysis.
 """
 
 from __future__ import annotations

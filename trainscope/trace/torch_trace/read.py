@@ -80,10 +80,10 @@ class _Reading:
     def _spans(self, rows: Rows, events: list[Event], shaped: bool = False) -> None:
         if not events:
             return
-        names, threads, shapes = self.names, self.threads, self.shapes
+        names, shapes = self.names, self.shapes
         columns: dict[str, object] = {
             "name_id": [names[event.name] for event in events],
-            "thread": [threads[event.pid][event.tid] for event in events],
+            "thread": self.threads.of(events),
         }
         if shaped:
             found = [bytes(event.args.shapes) for event in events]
@@ -93,12 +93,12 @@ class _Reading:
     def _calls(self, events: list[Event]) -> None:
         if not events:
             return
-        names, threads = self.names, self.threads
+        names = self.names
         self.calls.add(
             events,
             {
                 "name_id": [names[event.name] for event in events],
-                "thread": [threads[event.pid][event.tid] for event in events],
+                "thread": self.threads.of(events),
                 "correlation": [_whole(event.args.correlation) for event in events],
             },
         )
