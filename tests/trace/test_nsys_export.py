@@ -12,8 +12,7 @@ from nsys_file import gid, write
 from nsys_tool import nsys  # noqa: F401
 
 from trainscope.errors import TraceError
-from trainscope.trace.nsys import read_nsys
-from trainscope.trace.nsys.read import RECORDED
+from trainscope.trace.nsys.read import RECORDED, read_nsys
 from trainscope.trace.torch_trace import read_torch_trace
 
 KERNEL = {"start": 3, "end": 4, "deviceId": 0, "streamId": 7, "globalPid": gid(), "shortName": 1}

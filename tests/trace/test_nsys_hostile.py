@@ -13,7 +13,7 @@ import pytest
 from nsys_file import gid, write
 
 from trainscope.errors import TraceError
-from trainscope.trace.nsys import read_nsys
+from trainscope.trace.nsys.read import read_nsys
 from trainscope.trace.window import GpuOps, Window
 
 STRINGS = ("cudaLaunchKernel_v7000", "gelu", "cuProfilerStart")

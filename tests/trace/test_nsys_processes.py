@@ -7,7 +7,7 @@ from pathlib import Path
 from nsys_file import gid, write
 
 from trainscope.trace.load import load
-from trainscope.trace.nsys import read_nsys, read_nsys_processes
+from trainscope.trace.nsys.read import read_nsys, read_nsys_processes
 
 STRINGS = ("cudaLaunchKernel_v7000", "gelu")
 

@@ -10,7 +10,7 @@ import pytest
 from nsys_file import gid, write
 
 from trainscope.analysis.nesting import depths
-from trainscope.trace.nsys import read_nsys
+from trainscope.trace.nsys.read import read_nsys
 from trainscope.trace.window import Window
 
 PUSH_POP, START_END, MARK, DOMAIN = 59, 60, 34, 75

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainscope.errors import TraceError
-from trainscope.trace.nsys import read_nsys_processes
 from trainscope.trace.nsys.database import MAGIC
-from trainscope.trace.nsys.read import RECORDED
+from trainscope.trace.nsys.read import RECORDED, read_nsys_processes
 from trainscope.trace.ranges import Ranges
 from trainscope.trace.run_info import RunInfo
 from trainscope.trace.torch_trace import read_torch_trace

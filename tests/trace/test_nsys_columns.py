@@ -10,7 +10,7 @@ import pytest
 from nsys_file import PID, gid, write
 from sample_traces import FOLDER
 
-from trainscope.trace.nsys import read_nsys
+from trainscope.trace.nsys.read import read_nsys
 from trainscope.trace.window import CopyKind, Memory, OpKind, SyncKind
 
 STRINGS = (
