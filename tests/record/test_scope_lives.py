@@ -191,31 +191,30 @@ def test_closed_in_an_odd_place_the_loop_goes_on_and_what_was_is_kept(
 def test_a_child_forked_in_a_step_records_nothing_and_may_have_a_scope_of_its_own(
     tmp_path: Path,
 ) -> None:
+    # no backward: a CUDA build of torch refuses it in a child once its engine's threads run
     scope = ts.Scope(tmp_path / "run")
     model = scope.wrap(nn.Linear(2, 1))
-    with scope.step(), scope.range("forking"):
+    with scope, scope.step(), scope.range("forking"):
         child = os.fork()
         if child == 0:
             status = 1
             try:
                 for _ in scope.steps(range(10)):
-                    model(torch.ones(1, 2)).sum().backward()
+                    model(torch.ones(1, 2))
                     scope.log(loss=1.0)
                 scope.close()
                 assert not scope._session.recorder.rows  # type: ignore[union-attr]
                 with ts.Scope(tmp_path / "run") as own:
                     own.wrap(model)
                     for _ in own.steps(range(3)):
-                        model(torch.ones(1, 2)).sum().backward()
+                        model(torch.ones(1, 2))
                 assert own.run_dir == tmp_path / "run-2"
                 status = 0
             finally:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
-    scope.close()
     assert rows(tmp_path / "run") == {("step", 0): 1, ("forking", 1): 1}
-    parts = {("step", 0): 3, ("data", 1): 3, ("forward", 1): 3, ("backward", 1): 3}
-    assert rows(tmp_path / "run-2") == parts
+    assert rows(tmp_path / "run-2") == {("step", 0): 3, ("data", 1): 3, ("forward", 1): 3}
 
 
 @needs_fork
