@@ -12,14 +12,23 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["RESERVED_NAMES", "MetricRecord", "MetricsState", "SinkState", "encode", "read_metrics"]
+__all__ = [
+    "NON_FINITE",
+    "RESERVED_NAMES",
+    "MetricRecord",
+    "MetricsState",
+    "SinkState",
+    "encode",
+    "read_metrics",
+]
 
 _encode = msgspec.json.Encoder().encode
 
 RESERVED_NAMES = frozenset({"step", "time_unix_ns"})
 """Keys of every line of ``metrics.jsonl``; no metric may take them."""
 
-_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""How values that JSON has no number for are written."""
 
 
 class MetricRecord(NamedTuple):
@@ -128,6 +137,6 @@ def read_metrics(path: Path) -> tuple[MetricRecord, ...]:
                 break
             raise ValueError(f"{path}:{number}: not a JSON object: {error}") from error
         step, time_unix_ns = fields.pop("step"), fields.pop("time_unix_ns")
-        values = {k: _NON_FINITE[v] if isinstance(v, str) else v for k, v in fields.items()}
+        values = {k: NON_FINITE[v] if isinstance(v, str) else v for k, v in fields.items()}
         records.append(MetricRecord(step, time_unix_ns, values))
     return tuple(records)

@@ -8,10 +8,11 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from trainscope.analysis.replay.machine import Samples, run
+from trainscope.analysis.replay.machine import run
 from trainscope.analysis.replay.program import Program
+from trainscope.analysis.replay.samples import Samples
 
-__all__ = ["Calibration", "calibrate", "quantile"]
+__all__ = ["Calibration", "calibrate"]
 
 _GUESSES = 512
 _KEPT = 48
@@ -54,11 +55,6 @@ def calibrate(program: Program, step_ns: float | None) -> Calibration:
     kept = np.searchsorted(edges, (np.arange(_KEPT) + 0.5) / _KEPT)
     kept = np.minimum(kept, _GUESSES - 1)
     return Calibration(guesses.take(kept), replayed[kept], measured=True)
-
-
-def quantile(values: NDArray[np.float64], share: float) -> float:
-    """A quantile of equally likely values."""
-    return float(np.quantile(values, share))
 
 
 def _guesses(program: Program) -> Samples:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainscope.analysis.replay.machine import Samples, run_for_drawing
+from trainscope.analysis.replay.machine import run_for_drawing
 from trainscope.analysis.replay.program import Program
+from trainscope.analysis.replay.samples import Samples
 from trainscope.trace.window import Column
 
 __all__ = ["Drawn", "draw"]
@@ -25,8 +26,6 @@ class Drawn:
     cpu_end_ns: Column
     cpu_call: Column
     """Row in ``Window.calls`` of the call at its end; -1 for none."""
-    cpu_backward: Column
-    """1 on autograd's thread."""
     wait_start_ns: Column
     wait_end_ns: Column
     wait_call: Column
@@ -48,7 +47,6 @@ def draw(program: Program, samples: Samples, place: int) -> Drawn:
         cpu_start_ns=cpu.start,
         cpu_end_ns=cpu.end,
         cpu_call=np.array([items[row].call for row in cpu.place], dtype=np.int64),
-        cpu_backward=np.array([items[row].backward for row in cpu.place], dtype=np.int64),
         wait_start_ns=waits.start,
         wait_end_ns=waits.end,
         wait_call=np.array([items[row].call for row in waits.place], dtype=np.int64),

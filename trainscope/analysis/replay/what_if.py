@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainscope.analysis.replay.build import build_program
 from trainscope.analysis.replay.calibrate import Calibration, calibrate
@@ -134,7 +133,6 @@ class _Forecast:
         self._calibration = calibration
         self._measured_ns = measured_ns
         self._kept = kept
-        self._known: dict[frozenset[int], NDArray[np.float64]] = {}
         few = np.linspace(0, len(calibration.samples) - 1, _SEARCH_SAMPLES).astype(np.int64)
         self._few = calibration.samples.take(few)
         self._few_with_ns = float(np.median(calibration.step_ns[few]))

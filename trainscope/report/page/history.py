@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainscope.analysis.steps import time_steps
+from trainscope.trace.metrics import NON_FINITE
 from trainscope.trace.trace import Trace
 
 __all__ = ["MAX_POINTS", "MAX_SERIES", "History", "Series", "history"]
@@ -22,7 +23,6 @@ MAX_POINTS = 400
 MAX_SERIES = 12
 """Metrics drawn, in the order in which they first appear."""
 _MAX_LINES = 2_000_000
-_NON_FINITE = ("NaN", "Infinity", "-Infinity")
 
 
 @dataclass(frozen=True)
@@ -45,34 +45,21 @@ class History:
 
     step_ms: Series | None
     metrics: tuple[Series, ...]
-    more_metrics: int
-    """Names that are not drawn."""
 
 
 def history(trace: Trace) -> History:
     """Step times from the ranges, metrics from the rank's ``metrics.jsonl``."""
     times = time_steps(trace)
     step_ms = _thin("step time", times.step, times.duration_ns / 1e6) if times.count else None
-    metrics, more = _metrics(trace.path / f"rank{trace.rank}" / "metrics.jsonl")
-    return History(step_ms, metrics, more)
+    return History(step_ms, _metrics(trace.path / f"rank{trace.rank}" / "metrics.jsonl"))
 
 
-def _metrics(file: Path) -> tuple[tuple[Series, ...], int]:
-    steps: dict[str, list[int]] = {}
-    values: dict[str, list[float]] = {}
-    more: set[str] = set()
+def _metrics(file: Path) -> tuple[Series, ...]:
+    points: dict[str, list[tuple[int, float]]] = {}
     for step, name, value in _rows(file):
-        if name not in steps:
-            if len(steps) == MAX_SERIES:
-                if len(more) < 10_000:
-                    more.add(name)
-                continue
-            steps[name], values[name] = [], []
-        steps[name].append(step)
-        values[name].append(value)
-    return tuple(_thin(name, np.array(steps[name]), np.array(values[name])) for name in steps), len(
-        more
-    )
+        if name in points or len(points) < MAX_SERIES:
+            points.setdefault(name, []).append((step, value))
+    return tuple(_thin(name, *map(np.array, zip(*of, strict=True))) for name, of in points.items())
 
 
 def _rows(file: Path) -> Iterator[tuple[int, str, float]]:
@@ -95,7 +82,7 @@ def _rows(file: Path) -> Iterator[tuple[int, str, float]]:
                     continue
                 if isinstance(value, (int, float)):
                     yield step, name, float(value)
-                elif value in _NON_FINITE:
+                elif isinstance(value, str) and value in NON_FINITE:
                     yield step, name, math.nan
 
 

@@ -75,7 +75,6 @@ def _recorded(
         lanes.append(
             lane_of(
                 f"GPU {device}, stream {stream}" if devices > 1 else f"stream {stream}",
-                "gpu",
                 gpu.start_ns[rows] - zero_ns,
                 gpu.end_ns[rows] - zero_ns,
                 _kinds(window, rows),
@@ -104,7 +103,6 @@ def _phases(
     names = _names(window, ranges.name_id[rows])
     kinds = [next((p for p in _PHASES if p in name.lower()), "phase") for name in names]
     return lane_of(
-        "phases",
         "phases",
         ranges.start_ns[rows] - zero_ns,
         ranges.end_ns[rows] - zero_ns,
@@ -151,7 +149,6 @@ def _cpu(
     parts.sort()
     return lane_of(
         name,
-        "cpu",
         np.array([part[0] for part in parts]) - zero_ns,
         np.array([part[1] for part in parts]) - zero_ns,
         [part[2] for part in parts],
@@ -181,7 +178,6 @@ def _idle(
         lanes.append(
             lane_of(
                 "GPU idle" if len(np.unique(pieces.device)) == 1 else f"GPU {device} idle",
-                "idle",
                 pieces.start_ns[rows] - zero_ns,
                 pieces.end_ns[rows] - zero_ns,
                 [f"idle {cause.group}" for cause in causes],
@@ -212,7 +208,7 @@ def _replayed(
         f"CPU, up to {names.get(int(calls.name_id[call]), '?')}" if call >= 0 else "CPU"
         for call in drawn.cpu_call.tolist()
     ] + [f"waits: {site_of.get(call, '')}" for call in drawn.wait_call.tolist()]
-    lanes = [lane_of("CPU", "cpu", start, end, kinds, texts, labels=labels, until_ns=length_ns)]
+    lanes = [lane_of("CPU", start, end, kinds, texts, labels=labels, until_ns=length_ns)]
     for place, (device, stream) in enumerate(replay.lanes[:_MAX_LANES]):
         rows = np.flatnonzero(drawn.gpu_lane == place)
         if len(rows):
@@ -220,7 +216,6 @@ def _replayed(
             lanes.append(
                 lane_of(
                     f"GPU {device}, stream {stream}" if len(replay.lanes) > 1 else "GPU",
-                    "gpu",
                     drawn.gpu_start_ns[rows],
                     drawn.gpu_end_ns[rows],
                     _kinds(window, op),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ KINDS = (
 )
 """What a span is; each has a colour."""
 MAX_SPANS = 6000
-"""Spans in a lane; of more the shortest are put together, for the page must stay small."""
+"""Spans in a lane; of more the longest are drawn, for the page must stay small."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,6 @@ class Lane:
     """Spans of one thread, stream or device, in time order; those of a lane do not overlap."""
 
     name: str
-    role: str
-    """``phases``, ``cpu``, ``gpu`` or ``idle``."""
     start_ns: list[int]
     """From the picture's beginning."""
     length_ns: list[int]
@@ -76,10 +74,9 @@ class Labels:
 
 def lane_of(
     name: str,
-    role: str,
     start_ns: Column,
     end_ns: Column,
-    kinds: Sequence[str] | Iterable[str],
+    kinds: Iterable[str],
     texts: Iterable[str],
     *,
     labels: Labels,
@@ -87,7 +84,7 @@ def lane_of(
 ) -> Lane:
     """A lane of spans in time order, cut to [0, ``until_ns``]; overlaps are cut at the next start.
 
-    Of more than ``MAX_SPANS`` the shortest are joined with the one before them.
+    Of more than ``MAX_SPANS`` the longest are kept.
     """
     known = {kind: place for place, kind in enumerate(KINDS)}
     kind = np.array([known[each] for each in kinds], dtype=np.int64)
@@ -103,4 +100,4 @@ def lane_of(
     if len(start) > MAX_SPANS:
         longest = np.sort(np.argpartition(-(end - start), MAX_SPANS)[:MAX_SPANS])
         start, end, kind, label = start[longest], end[longest], kind[longest], label[longest]
-    return Lane(name, role, start.tolist(), (end - start).tolist(), kind.tolist(), label.tolist())
+    return Lane(name, start.tolist(), (end - start).tolist(), kind.tolist(), label.tolist())
