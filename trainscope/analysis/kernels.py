@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainscope.analysis.kernel_names import short_name
+from trainscope.analysis.launched_by import values_at
 from trainscope.analysis.operators_of import innermost_operators, innermost_ranges
 from trainscope.analysis.window_steps import WindowSteps
-from trainscope.trace.window import Column, OpKind, Window
+from trainscope.trace.window import OpKind, Window
 
 __all__ = ["NO_OPERATOR", "KernelUse", "OperatorKernels", "kernels_by_operator"]
 
@@ -59,8 +60,10 @@ def kernels_by_operator(window: Window, steps: WindowSteps) -> tuple[OperatorKer
     who = innermost_operators(window)[rows]
     around = innermost_ranges(window, steps)[rows]
     names = len(window.names)
-    name = np.where(who >= 0, _at(window.ops.name_id, who), _at(window.ranges.name_id, around))
-    shape = np.where(who >= 0, _at(window.ops.shape_id, who), -1)
+    name = np.where(
+        who >= 0, values_at(window.ops.name_id, who), values_at(window.ranges.name_id, around)
+    )
+    shape = values_at(window.ops.shape_id, who)
     name = np.where((name >= 0) & (name < names), name, names)
     shape = np.where((shape >= 0) & (shape < len(window.shapes)), shape, -1)
     kernel = np.where(
@@ -111,9 +114,3 @@ def _operator(name: str, uses: list[KernelUse], all_ns: int) -> OperatorKernels:
         uses=tuple(uses),
         kernel_by_shape=tuple((s, use.kernel) for s, use in main.items()) if differ else (),
     )
-
-
-def _at(values: Column, rows: Column) -> Column:
-    if not len(values):
-        return np.full(len(rows), -1, dtype=np.int64)
-    return np.where(rows >= 0, values[rows], -1)

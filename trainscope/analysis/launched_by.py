@@ -6,7 +6,7 @@ import numpy as np
 
 from trainscope.trace.window import Column, Window
 
-__all__ = ["calls_of_ops", "ops_of_calls", "rows_of"]
+__all__ = ["calls_of_ops", "ops_of_calls", "rows_of", "values_at"]
 
 
 def rows_of(wanted: Column, keys: Column) -> Column:
@@ -28,3 +28,10 @@ def calls_of_ops(window: Window) -> Column:
 def ops_of_calls(window: Window) -> Column:
     """The row of the first GPU op that each call enqueued; -1 for none."""
     return rows_of(window.calls.correlation, window.gpu.correlation)
+
+
+def values_at(values: Column, rows: Column) -> Column:
+    """The value at each row; -1 where the row is -1."""
+    if not len(values):
+        return np.full(len(rows), -1, dtype=np.int64)
+    return np.where(rows >= 0, values[rows], -1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from trainscope.analysis.launched_by import calls_of_ops
+from trainscope.analysis.launched_by import calls_of_ops, values_at
 from trainscope.analysis.nesting import Around
 from trainscope.analysis.thread_roles import AUTOGRAD, loop_thread, thread_roles
 from trainscope.analysis.window_steps import WindowSteps
@@ -15,22 +17,12 @@ __all__ = ["innermost_operators", "innermost_ranges", "outermost_operators"]
 
 def innermost_operators(window: Window) -> Column:
     """Row in ``Window.ops`` of the innermost operator around each GPU op's call; -1 for none."""
-    call, back = _calls(window)
-    calls = window.calls
-    found = Around(window.ops).innermost(
-        calls.thread[call], calls.start_ns[call], calls.end_ns[call]
-    )
-    return _spread(found, back)
+    return _around_calls(window, Around(window.ops).innermost)
 
 
 def outermost_operators(window: Window) -> Column:
     """Row in ``Window.ops`` of the outermost operator around each GPU op's call; -1 for none."""
-    call, back = _calls(window)
-    calls = window.calls
-    found = Around(window.ops).outermost(
-        calls.thread[call], calls.start_ns[call], calls.end_ns[call]
-    )
-    return _spread(found, back)
+    return _around_calls(window, Around(window.ops).outermost)
 
 
 def innermost_ranges(window: Window, steps: WindowSteps) -> Column:
@@ -47,7 +39,13 @@ def innermost_ranges(window: Window, steps: WindowSteps) -> Column:
     found = Around(window.ranges).innermost(thread, calls.start_ns[call], calls.end_ns[call])
     if steps.rows is not None:
         found = np.where(np.isin(found, steps.rows), -1, found)
-    return _spread(found, back)
+    return values_at(found, back)
+
+
+def _around_calls(window: Window, find: Callable[[Column, Column, Column], Column]) -> Column:
+    call, back = _calls(window)
+    calls = window.calls
+    return values_at(find(calls.thread[call], calls.start_ns[call], calls.end_ns[call]), back)
 
 
 def _calls(window: Window) -> tuple[Column, Column]:
@@ -58,9 +56,3 @@ def _calls(window: Window) -> tuple[Column, Column]:
     back = np.full(len(of_op), -1, dtype=np.int64)
     back[known] = place
     return call, back
-
-
-def _spread(found: Column, back: Column) -> Column:
-    if not len(found):
-        return np.full(len(back), -1, dtype=np.int64)
-    return np.where(back >= 0, found[back], -1)

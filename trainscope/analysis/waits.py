@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trainscope.analysis.launched_by import calls_of_ops, ops_of_calls, rows_of
+from trainscope.analysis.launched_by import calls_of_ops, ops_of_calls, rows_of, values_at
 from trainscope.analysis.nesting import Around
 from trainscope.trace.window import Column, CopyKind, Memory, OpKind, SyncKind, Window
 
@@ -126,10 +126,10 @@ def find_waits(window: Window) -> Waits:
     device, stream = _waited_for(window, rows, kind, copy_op)
     began_ns = start_ns[first]
     blocked, held = _blocked(window, rows, kind, copy_op, began_ns, device, stream)
-    pageable = _column(gpu.host_memory, copy_op) != Memory.PINNED
-    moved = np.isin(_column(gpu.copy_kind, copy_op), (CopyKind.H2D, CopyKind.D2H))
+    pageable = values_at(gpu.host_memory, copy_op) != Memory.PINNED
+    moved = np.isin(values_at(gpu.copy_kind, copy_op), (CopyKind.H2D, CopyKind.D2H))
     counts = np.isin(kind, (WaitCall.STREAM, WaitCall.EVENT, WaitCall.DEVICE))
-    counts |= (kind == WaitCall.COPY) & (_column(gpu.copy_kind, copy_op) != CopyKind.D2D)
+    counts |= (kind == WaitCall.COPY) & (values_at(gpu.copy_kind, copy_op) != CopyKind.D2D)
     counts |= (kind == WaitCall.COPY_ASYNC) & copies & pageable & moved & held & blocked
     counts |= (kind == WaitCall.FREE) & blocked
     keep = np.flatnonzero(counts & ~taken)
@@ -163,11 +163,11 @@ def _waited_for(
 ) -> tuple[Column, Column]:
     """Device and stream of each wait: of its copy, else as CUDA says, else of the last launch."""
     calls, gpu, syncs = window.calls, window.gpu, window.syncs
-    device, stream = _column(gpu.device, copy_op), _column(gpu.stream, copy_op)
+    device, stream = values_at(gpu.device, copy_op), values_at(gpu.stream, copy_op)
     record = rows_of(calls.correlation[rows], syncs.correlation)
     open_ones = (copy_op < 0) & (record >= 0)
-    device = np.where(open_ones, _column(syncs.device, record), device)
-    stream = np.where(open_ones, _column(syncs.stream, record), stream)
+    device = np.where(open_ones, values_at(syncs.device, record), device)
+    stream = np.where(open_ones, values_at(syncs.stream, record), stream)
     guess = np.flatnonzero((copy_op < 0) & (record < 0) & (kind != WaitCall.EVENT))
     launch = np.flatnonzero(ops_of_calls(window) >= 0)
     for thread in np.unique(calls.thread[rows[guess]]):
@@ -176,7 +176,7 @@ def _waited_for(
         if len(launches):
             place = np.searchsorted(launches, rows[mine]) - 1
             op = np.where(place >= 0, ops_of_calls(window)[launches[np.maximum(place, 0)]], -1)
-            device[mine], stream[mine] = _column(gpu.device, op), _column(gpu.stream, op)
+            device[mine], stream[mine] = values_at(gpu.device, op), values_at(gpu.stream, op)
     stream = np.where(np.isin(kind, (WaitCall.DEVICE, WaitCall.FREE)), -1, stream)
     return device, stream
 
@@ -193,7 +193,7 @@ def _blocked(
     """Whether work waited for was unfinished when each began, and whether the call saw its copy."""
     calls, gpu = window.calls, window.gpu
     launched = calls_of_ops(window)
-    enqueued_ns = np.where(launched >= 0, _column(calls.start_ns, launched), gpu.start_ns)
+    enqueued_ns = np.where(launched >= 0, values_at(calls.start_ns, launched), gpu.start_ns)
     until_ns, event_device, event_stream = _event_limits(window, rows, kind, began_ns)
     device = np.where(event_device >= 0, event_device, device)
     stream = np.where(event_stream >= 0, event_stream, stream)
@@ -201,7 +201,7 @@ def _blocked(
     blocked = last_ns > began_ns
     vague = (kind == WaitCall.EVENT) & (stream < 0)
     blocked &= ~vague | (calls.end_ns[rows] - began_ns >= _SURELY_WAITED_NS)
-    held = (copy_op >= 0) & (_column(gpu.start_ns, copy_op) < calls.end_ns[rows])
+    held = (copy_op >= 0) & (values_at(gpu.start_ns, copy_op) < calls.end_ns[rows])
     return blocked, held
 
 
@@ -252,19 +252,12 @@ def _event_limits(
     record = np.where(
         kind == WaitCall.EVENT, rows_of(calls.correlation[rows], syncs.correlation), none
     )
-    is_event = _column(syncs.kind, record) == SyncKind.EVENT
-    recorded = rows_of(_column(syncs.event_correlation, record), calls.correlation)
+    is_event = values_at(syncs.kind, record) == SyncKind.EVENT
+    recorded = rows_of(values_at(syncs.event_correlation, record), calls.correlation)
     known = is_event & (recorded >= 0)
-    until_ns = np.where(known, _column(calls.start_ns, recorded), began_ns)
+    until_ns = np.where(known, values_at(calls.start_ns, recorded), began_ns)
     return (
         until_ns,
-        np.where(is_event, _column(syncs.device, record), none),
-        np.where(is_event, _column(syncs.event_stream, record), none),
+        np.where(is_event, values_at(syncs.device, record), none),
+        np.where(is_event, values_at(syncs.event_stream, record), none),
     )
-
-
-def _column(values: Column, rows: Column) -> Column:
-    """Values at rows; -1 where the row is -1."""
-    if not len(values):
-        return np.full(len(rows), -1, dtype=np.int64)
-    return np.where(rows >= 0, values[rows], -1)

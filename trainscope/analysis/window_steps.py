@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainscope.analysis.launched_by import calls_of_ops
+from trainscope.analysis.launched_by import calls_of_ops, values_at
 from trainscope.analysis.nesting import depths
 from trainscope.trace.window import Column, Spans, Window
 
@@ -68,8 +68,7 @@ class WindowSteps:
 
     def of_ops(self, window: Window) -> Column:
         """The place of the step whose call enqueued each GPU op, whenever it ran; -1 for none."""
-        call = calls_of_ops(window)
-        return np.where(call >= 0, _pick(self.of_calls(window), call), -1)
+        return values_at(self.of_calls(window), calls_of_ops(window))
 
     def gpu_period_ns(self, window: Window) -> Column:
         """From the first GPU op that a step enqueued to the next step's; -1 as in ``period_ns``.
@@ -203,11 +202,6 @@ def _most_regular(ranges: Spans, rows: Column) -> int | None:
     most = int(np.argmax(np.where(repeats, spent, -1)))
     alike = np.flatnonzero(count == count[most])
     return int(name[alike[np.argmin(first[alike])]])
-
-
-def _pick(values: Column, places: Column) -> Column:
-    """Values at places, any value where the place is -1."""
-    return values[places] if len(values) else np.full(len(places), -1, dtype=np.int64)
 
 
 def _none(reason: str) -> WindowSteps:
