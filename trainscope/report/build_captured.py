@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from trainscope.analysis.captured_steps import captured_step_ns
 from trainscope.analysis.replay.what_if import WhatIf as Replay
 from trainscope.analysis.window_ranges import time_window_ranges
 from trainscope.analysis.window_steps import WindowSteps, find_steps
 from trainscope.report.build_phases import as_host_phases, as_window_phases
 from trainscope.report.build_ranks import as_ranks
-from trainscope.report.build_times import as_ranges
+from trainscope.report.build_times import as_ranges, spread_ms
 from trainscope.report.build_what_if import gain_findings
 from trainscope.report.findings_gpu import gpu_findings
 from trainscope.report.model import IdleReport, Report, RunReport, WhatIf
 from trainscope.report.model_gpu import GpuReport
-from trainscope.report.model_times import Spread, StepsReport
+from trainscope.report.model_times import StepsReport
 from trainscope.report.verdict_gain import gain_sentences
 from trainscope.report.wording import count_of
 from trainscope.trace.trace import Trace
-from trainscope.trace.window import Column, Window
+from trainscope.trace.window import Window
 
 __all__ = ["build_captured"]
-
-NS_PER_MS = 1e6
 
 
 def build_captured(
@@ -39,6 +35,7 @@ def build_captured(
     found = window if window is not None else trace.windows[0]
     steps = find_steps(found)
     ranges, ranges_left_out = time_window_ranges(trace, found, steps)
+    step_ns = captured_step_ns(found, steps)
     sentences = gain_sentences(what_if, idle, gpu, step_ms)
     info = trace.info
     return Report(
@@ -57,7 +54,7 @@ def build_captured(
             count=len(steps),
             optimizer_steps=None,
             counted_by=steps.found_by or f"cannot tell: {steps.cannot_tell}",
-            wall_ms=_spread(captured_step_ns(found, steps)),
+            wall_ms=spread_ms(step_ns) if len(step_ns) else None,
         ),
         phases=as_host_phases(gpu.phases if gpu is not None else as_window_phases(found, steps)),
         ranges=as_ranges(ranges),
@@ -73,13 +70,6 @@ def build_captured(
         ranks=as_ranks(trace),
         notes=[*trace.notes, *(found.problems if gpu is None else ())],
     )
-
-
-def _spread(step_ns: Column) -> Spread | None:
-    if not len(step_ns):
-        return None
-    p10, median, p90 = (float(np.quantile(step_ns, q)) / NS_PER_MS for q in (0.1, 0.5, 0.9))
-    return Spread(median=median, p10=p10, p90=p90)
 
 
 def _without_gpu(window: Window, steps: WindowSteps) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from trainscope.analysis.window_phases import window_phases
 from trainscope.analysis.window_steps import WindowSteps
+from trainscope.report.build_times import spread_ms
 from trainscope.report.model_gpu import PhaseReport
-from trainscope.report.model_times import Phase, Spread
-from trainscope.trace.window import Column, Window
+from trainscope.report.model_times import Phase
+from trainscope.trace.window import Window
 
 __all__ = ["MOST_PHASES", "as_host_phases", "as_window_phases"]
 
-NS_PER_MS = 1e6
 MOST_PHASES = 40
 """A loop that numbers its ranges has a name for each step."""
 
@@ -24,8 +22,8 @@ def as_window_phases(window: Window, steps: WindowSteps) -> list[PhaseReport]:
     return [
         PhaseReport(
             name=phase.name,
-            cpu_ms_per_step=_spread(phase.cpu_ns),
-            gpu_ms_per_step=_spread(phase.gpu_ns),
+            cpu_ms_per_step=spread_ms(phase.cpu_ns),
+            gpu_ms_per_step=spread_ms(phase.gpu_ns),
             steps=len(phase.cpu_ns),
             share=phase.share,
         )
@@ -46,8 +44,3 @@ def as_host_phases(phases: list[PhaseReport]) -> list[Phase]:
         )
         for phase in phases
     ]
-
-
-def _spread(ns: Column) -> Spread:
-    p10, median, p90 = (float(np.quantile(ns, q)) / NS_PER_MS for q in (0.1, 0.5, 0.9))
-    return Spread(median=median, p10=p10, p90=p90)

@@ -12,7 +12,7 @@ from trainscope.analysis.steps import LONG_OVER_MEDIAN, PhaseTimes, StepTimes
 from trainscope.report.model import LeftOut, LongSteps, Phase, RangeReport, Spread, StepsReport
 from trainscope.trace.trace import Trace
 
-__all__ = ["as_phase", "as_ranges", "as_steps"]
+__all__ = ["as_phase", "as_ranges", "as_steps", "spread_ms"]
 
 NS_PER_MS = 1e6
 _FIRST_LONG = 20
@@ -25,7 +25,7 @@ def as_steps(trace: Trace, times: StepTimes) -> StepsReport:
         count=times.count,
         optimizer_steps=trace.counts.optimizer_steps,
         counted_by=trace.info.counted_by,
-        wall_ms=_spread(times.duration_ns) if len(times.step) else None,
+        wall_ms=spread_ms(times.duration_ns) if len(times.step) else None,
         left_out=LeftOut(warm_up=times.left_out_warm_up, captured=times.left_out_captured),
         long=_long(times),
     )
@@ -35,7 +35,7 @@ def as_phase(phase: PhaseTimes) -> Phase:
     """One phase over the measured steps."""
     return Phase(
         name=phase.name,
-        per_step_ms=_spread(phase.per_step_ns),
+        per_step_ms=spread_ms(phase.per_step_ns),
         where="host",
         steps=len(phase.per_step_ns),
         share=phase.share,
@@ -52,7 +52,7 @@ def as_ranges(ranges: Sequence[RangeTimes]) -> list[RangeReport]:
             in_steps=each.in_steps,
             calls=each.calls,
             steps=len(each.per_step_ns) if each.in_steps else None,
-            per_step_ms=_spread(each.per_step_ns) if each.in_steps else None,
+            per_step_ms=spread_ms(each.per_step_ns) if each.in_steps else None,
             total_ms=each.total_ns / NS_PER_MS,
         )
         for each in ranges
@@ -73,6 +73,7 @@ def _long(times: StepTimes) -> LongSteps | None:
     )
 
 
-def _spread(ns: NDArray[np.int64] | NDArray[np.float64]) -> Spread:
+def spread_ms(ns: NDArray[np.int64] | NDArray[np.float64]) -> Spread:
+    """The spread of some times, of which there is at least one."""
     p10, median, p90 = (float(v) / NS_PER_MS for v in np.percentile(ns, (10, 50, 90)))
     return Spread(median=median, p10=p10, p90=p90)
