@@ -14,7 +14,7 @@ from trainscope.report.build_gpu import as_gpu, best_window
 from trainscope.report.build_ranks import as_ranks
 from trainscope.report.build_syncs import as_syncs, race
 from trainscope.report.build_times import as_phase, as_ranges, as_steps
-from trainscope.report.build_what_if import as_what_if, replayed, with_gain
+from trainscope.report.build_what_if import as_what_if, gains_by_line, replayed
 from trainscope.report.findings import find
 from trainscope.report.findings_gpu import gpu_findings
 from trainscope.report.model import (
@@ -54,7 +54,7 @@ def build(trace: Trace, step_ms: float | None = None) -> Report:
     what_if = None if replay is None else as_what_if(replay, info.cwd)
     if info.source != "run":
         return build_captured(trace, window, gpu, idle, replay, what_if, step_ms)
-    syncs = as_syncs(trace, lines, times.count)
+    gains_ms = gains_by_line(replay)
     return Report(
         run=RunReport(
             dir=str(trace.path),
@@ -71,11 +71,11 @@ def build(trace: Trace, step_ms: float | None = None) -> Report:
         phases=[as_phase(phase) for phase in time_phases(trace, times)],
         ranges=as_ranges(ranges),
         ranges_left_out=ranges_left_out,
-        syncs=[with_gain(sync, replay, info.cwd) for sync in syncs],
+        syncs=as_syncs(trace, lines, times.count, gains_ms),
         idle=idle,
         gpu=gpu,
         what_if=what_if,
-        findings=[*find(trace, steps, lines, replay), *gpu_findings(gpu, idle, step_ms)],
+        findings=[*find(trace, steps, lines, gains_ms), *gpu_findings(gpu, idle, step_ms)],
         detector=_detector(trace),
         overhead=_overhead(trace, times),
         capture=_capture(trace),

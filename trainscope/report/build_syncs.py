@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trainscope.analysis.gpu_branches import never_with_gpu
 from trainscope.analysis.syncs import Entry, Line, entries, per_step
+from trainscope.report.build_what_if import LineKey
 from trainscope.report.model import Sync
 from trainscope.report.wording import relative_path
 from trainscope.trace.syncs import SyncSite
@@ -16,7 +17,9 @@ __all__ = ["as_syncs", "race"]
 NS_PER_MS = 1e6
 
 
-def as_syncs(trace: Trace, lines: Sequence[Line], steps: int) -> list[Sync]:
+def as_syncs(
+    trace: Trace, lines: Sequence[Line], steps: int, gains_ms: Mapping[LineKey, float]
+) -> list[Sync]:
     """Those of ``lines``, the unwanted ones, in that order; then the others, longest wait first."""
     cwd = trace.info.cwd
     never = never_with_gpu(trace)
@@ -25,7 +28,13 @@ def as_syncs(trace: Trace, lines: Sequence[Line], steps: int) -> list[Sync]:
     others = [entry for entry in entries(trace.syncs, steps) if entry.site not in known]
     others.sort(key=lambda entry: _rank(entry.site))
     return [
-        _sync(entry, steps, cwd, no_gpu_branch=(entry.site.file, entry.site.line) in never)
+        _sync(
+            entry,
+            steps,
+            cwd,
+            gain_ms=_gain_ms(entry.site, gains_ms),
+            no_gpu_branch=(entry.site.file, entry.site.line) in never,
+        )
         for entry in (*first, *others)
     ]
 
@@ -39,7 +48,20 @@ def _rank(site: SyncSite) -> tuple[int, int, str, int]:
     return (-site.blocked_ns_total, -site.count, site.file, site.line)
 
 
-def _sync(entry: Entry, steps: int, cwd: str | None, *, no_gpu_branch: bool = False) -> Sync:
+def _gain_ms(site: SyncSite, gains_ms: Mapping[LineKey, float]) -> float | None:
+    if site.during != "training":
+        return None
+    return gains_ms.get((site.file, site.line, site.kind))
+
+
+def _sync(
+    entry: Entry,
+    steps: int,
+    cwd: str | None,
+    *,
+    gain_ms: float | None = None,
+    no_gpu_branch: bool = False,
+) -> Sync:
     site = entry.site
     return Sync(
         code=site.code,
@@ -64,7 +86,7 @@ def _sync(entry: Entry, steps: int, cwd: str | None, *, no_gpu_branch: bool = Fa
         blocked_ms_median=(
             None if site.blocked_ns_median is None else site.blocked_ns_median / NS_PER_MS
         ),
-        gain_ms_per_step=None,
+        gain_ms_per_step=gain_ms,
         advice=site.advice,
         no_gpu_branch=no_gpu_branch,
     )

@@ -11,25 +11,27 @@ from trainscope.analysis.window_syncs import find_syncs
 from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.snippets import snippet
-from trainscope.report.model import Baseline, Finding, Removal, Sync, WhatIf
+from trainscope.report.model import Baseline, Finding, Removal, WhatIf
 from trainscope.report.wording import duration, relative_path
 from trainscope.trace.trace import Trace
 from trainscope.trace.window import Window
 
 __all__ = [
     "MIN_GAIN",
+    "LineKey",
     "as_what_if",
     "gain_findings",
-    "gain_of_line",
+    "gains_by_line",
     "gains_by_site",
     "replayed",
     "site_words",
-    "with_gain",
 ]
 
 NS_PER_MS = 1e6
 MIN_GAIN = 0.01
 """Share of a step from which on a gain is worth a word; less is within what a replay can miss."""
+LineKey = tuple[str, int, str]
+"""File, line and kind of a wait."""
 
 
 def replayed(trace: Trace, window: Window, step_ms: float | None) -> replay.WhatIf | None:
@@ -86,24 +88,14 @@ def gains_by_site(found: replay.WhatIf | None) -> dict[WindowSite, float]:
     return {each.sites[0]: _gain_ms(each) for each in _alone(found)}
 
 
-def gain_of_line(found: replay.WhatIf | None, file: str, line: int, kind: str) -> float | None:
-    """Gain per step in ms of one line that the live detector saw; None where it is not known."""
+def gains_by_line(found: replay.WhatIf | None) -> dict[LineKey, float]:
+    """The same for the lines that the live detector saw, by file, line and kind."""
+    gains: dict[LineKey, float] = {}
     for each in _alone(found):
         live = each.sites[0].live
-        if live is not None and (live.file, live.line, live.kind) == (file, line, kind):
-            return _gain_ms(each)
-    return None
-
-
-def with_gain(sync: Sync, found: replay.WhatIf | None, cwd: str | None) -> Sync:
-    """The same sync with what removing it alone would gain, where the replay tells."""
-    for each in _alone(found):
-        live = each.sites[0].live
-        if live is None or (live.line, live.kind) != (sync.line, sync.kind):
-            continue
-        if relative_path(live.file, cwd) == sync.file and sync.during == "training":
-            return sync.model_copy(update={"gain_ms_per_step": _gain_ms(each)})
-    return sync
+        if live is not None:  # of several places on one line the one that gains most
+            gains.setdefault((live.file, live.line, live.kind), _gain_ms(each))
+    return gains
 
 
 def gain_findings(found: replay.WhatIf | None, cwd: str | None) -> Iterator[Finding]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trainscope.analysis.replay.what_if import WhatIf
 from trainscope.analysis.syncs import Line
 from trainscope.catalogue.codes import CODES, RACE
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.snippets import snippet
-from trainscope.report.build_what_if import gain_of_line
+from trainscope.report.build_what_if import LineKey
 from trainscope.report.model import Finding, StepsReport
 from trainscope.report.verdict import site_name, wait_in_words
 from trainscope.report.wording import duration, relative_path
@@ -24,24 +23,26 @@ def find(
     trace: Trace,
     steps: StepsReport,
     lines: Sequence[Line],
-    replay: WhatIf | None = None,
+    gains_ms: Mapping[LineKey, float],
 ) -> list[Finding]:
     """Findings of one rank; ``lines`` are the unwanted ones, worst first."""
     cwd = trace.info.cwd
     return [
-        *(_sync(line, steps, cwd, replay) for line in lines),
+        *(_sync(line, steps, cwd, gains_ms) for line in lines),
         *_races(trace),
         *_detector(trace),
         *_capture(trace),
     ]
 
 
-def _sync(line: Line, steps: StepsReport, cwd: str | None, replay: WhatIf | None) -> Finding:
+def _sync(
+    line: Line, steps: StepsReport, cwd: str | None, gains_ms: Mapping[LineKey, float]
+) -> Finding:
     site = line.site
     where = site_name(line, cwd)
     kind = KINDS.get(site.kind)
     evidence = wait_in_words(line, steps)
-    gain_ms = gain_of_line(replay, site.file, site.line, site.kind)
+    gain_ms = gains_ms.get((site.file, site.line, site.kind))
     gain = GAIN_UNKNOWN if gain_ms is None else f"replayed without it {duration(gain_ms)} less"
     return Finding(
         code=site.code,
