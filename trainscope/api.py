@@ -1,4 +1,4 @@
-"""``load`` and ``analyze``: from what a run wrote to its report."""
+"""``load``, ``analyze`` and ``page``: from what a run wrote to its report."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import math
 from pathlib import Path
 
 from trainscope.errors import ConfigError
-from trainscope.report.build import build
+from trainscope.report.basis import basis_of
+from trainscope.report.build import build, build_on
 from trainscope.report.model import Report
 from trainscope.trace.load import load
 from trainscope.trace.ranges import Ranges
 from trainscope.trace.run_info import RunInfo
 from trainscope.trace.trace import Trace
 
-__all__ = ["analyze", "load", "nothing_recorded"]
+__all__ = ["analyze", "load", "nothing_recorded", "page"]
 
 
 def analyze(trace: Trace, *, step_ms: float | None = None) -> Report:
@@ -23,12 +24,24 @@ def analyze(trace: Trace, *, step_ms: float | None = None) -> Report:
     not tell: the replay of the window is calibrated by it. A recorded run knows it itself. Raises
     ConfigError unless it is a number above 0.
     """
+    return build(trace, _checked(step_ms))
+
+
+def page(trace: Trace, *, step_ms: float | None = None) -> str:
+    """The report of a trace as one HTML page that works offline; arguments as of ``analyze``."""
+    from trainscope.report.page.render import render
+
+    basis = basis_of(trace, _checked(step_ms))
+    return render(build_on(basis), basis)
+
+
+def _checked(step_ms: float | None) -> float | None:
     if step_ms is not None and not 0 < step_ms < math.inf:
         raise ConfigError(
             f"step_ms={step_ms!r} is no time of a step: give milliseconds, as measured with no "
             "profiler on"
         )
-    return build(trace, step_ms)
+    return step_ms
 
 
 def nothing_recorded(why: str) -> Report:

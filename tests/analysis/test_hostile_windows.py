@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from chance_windows import of_chance
 
+from trainscope.analysis.examined import examine
 from trainscope.analysis.idle import find_idle
 from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import by_site, find_syncs
@@ -28,7 +29,7 @@ def test_sums_hold_in_windows_of_chance(first: int) -> None:
         assert (idle.busy_ns + idle.idle_ns == idle.end_ns - idle.start_ns).all()
         assert (idle.idle_ns >= 0).all()
         assert (idle.busy_ns >= 0).all()
-        gpu, report = as_gpu(window)
+        gpu, report = as_gpu(examine(window))
         assert sum(report.causes.values()) == pytest.approx(report.per_step_ms)
         spent = sum(device.idle_ms_per_step for device in gpu.devices)
         assert report.per_step_ms == pytest.approx(spent)
@@ -51,6 +52,6 @@ def test_equal_correlations_and_calls_without_ops_give_one_owner() -> None:
     )
     empty = Spans.empty()
     window = replace(base, calls=calls, gpu=gpu, ops=empty, ranges=empty, frames=empty)
-    report, _ = as_gpu(window)
+    report, _ = as_gpu(examine(window))
     assert report.launches.launches == 1
     assert report.launches.kernels == 2

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_runs import trace
+from made_runs import ITEM, trace
 from made_windows import Made, empty_window
 from sample_traces import sample
 
+from trainscope.analysis.examined import best_window, examine
 from trainscope.report import text
 from trainscope.report.build import build
-from trainscope.report.build_gpu import as_gpu, best_window
+from trainscope.report.build_gpu import as_gpu
 from trainscope.report.model import Report
 from trainscope.trace.window import CopyKind, Memory, Window
 
@@ -38,8 +39,18 @@ def section(report: Report) -> str:
     return shown[shown.index("GPU in the captured window") :]
 
 
+def test_a_line_that_the_detector_saw_has_the_gain_of_its_removal() -> None:
+    report = build(replace(trace(syncs=(ITEM,)), windows=(window(),)), 1.0)
+    assert report.what_if is not None
+    (alone,) = [each for each in report.what_if.removals if each.sites == ["train.py:42"]]
+    (sync,) = report.syncs
+    (finding,) = [each for each in report.findings if each.site == "train.py:42"]
+    gain_ms = pytest.approx(alone.step_ms * (alone.speedup - 1))
+    assert (sync.gain_ms_per_step, finding.gain_ms_per_step) == (gain_ms, gain_ms)
+
+
 def test_numbers_per_step_leave_the_first_step_out() -> None:
-    gpu, idle = as_gpu(window())
+    gpu, idle = as_gpu(examine(window()))
     assert (gpu.steps, gpu.steps_counted) == ([7, 8, 9], 2)
     (device,) = gpu.devices
     assert device.busy_ms_per_step == 0.502

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainscope.analysis.captured_steps import captured_step_ns
+from trainscope.analysis.examined import best_window
 from trainscope.analysis.steps import time_steps
 from trainscope.analysis.window_steps import find_steps
 from trainscope.trace.syncs import SyncSite
@@ -69,7 +70,7 @@ def compare_ranks(trace: Trace) -> Ranks:
 def _times(trace: Trace) -> RankTimes:
     """From the live recording; of a bare trace from the window with most GPU work."""
     if trace.info.source != "run" and trace.windows:
-        window = max(trace.windows, key=lambda window: len(window.gpu))
+        window = best_window(trace.windows) or trace.windows[0]
         found = find_steps(window)
         step_ns = captured_step_ns(window, found)
         return RankTimes(

@@ -52,18 +52,17 @@ def report(
 
     try:
         trace = _load(path)
+        if format is Format.html:
+            if output is None and sys.stdout.isatty():
+                typer.echo("trainscope report: a page is no text; add -o page.html", err=True)
+                raise typer.Exit(2)
+            _put(output, api.page(trace, step_ms=step_ms))
+            return
         made = api.analyze(trace, step_ms=step_ms)
     except TrainscopeError as error:
         typer.echo(f"trainscope report: {error}", err=True)
         raise typer.Exit(2) from None
-    if format is Format.html:
-        from trainscope.report.page.render import render
-
-        if output is None and sys.stdout.isatty():
-            typer.echo("trainscope report: a page is no text; add -o page.html", err=True)
-            raise typer.Exit(2)
-        _put(output, render(made, trace))
-    elif output is not None or format is Format.json:
+    if output is not None or format is Format.json:
         _put(output, json.render(made) if format is Format.json else text.render(made))
     else:
         _show(made)

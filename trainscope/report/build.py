@@ -7,14 +7,15 @@ from dataclasses import asdict
 import numpy as np
 
 from trainscope.analysis.ranges import time_ranges
-from trainscope.analysis.steps import StepTimes, ranges_per_step, time_phases, time_steps
+from trainscope.analysis.steps import StepTimes, ranges_per_step, time_phases
 from trainscope.analysis.syncs import unwanted_lines
+from trainscope.report.basis import Basis, basis_of
 from trainscope.report.build_captured import build_captured
-from trainscope.report.build_gpu import as_gpu, best_window
+from trainscope.report.build_gpu import as_gpu
 from trainscope.report.build_ranks import as_ranks
 from trainscope.report.build_syncs import as_syncs, race
 from trainscope.report.build_times import as_phase, as_ranges, as_steps
-from trainscope.report.build_what_if import as_what_if, gains_by_line, replayed
+from trainscope.report.build_what_if import as_what_if, gains_by_line
 from trainscope.report.findings import find
 from trainscope.report.findings_gpu import gpu_findings
 from trainscope.report.model import (
@@ -30,7 +31,7 @@ from trainscope.report.verdict import verdict
 from trainscope.report.verdict_gain import gain_sentences
 from trainscope.trace.trace import Trace
 
-__all__ = ["build"]
+__all__ = ["build", "build_on"]
 
 NS_PER_MS = 1e6
 
@@ -38,22 +39,25 @@ NS_PER_MS = 1e6
 def build(trace: Trace, step_ms: float | None = None) -> Report:
     """What the trace's rank did, with a summary of the other ranks where there are any.
 
-    ``idle``, ``gpu`` and ``what_if`` need GPU times: they are null without a captured window.
     ``step_ms`` is the time of a step with no profiler on, for a trace that does not tell it.
     """
-    times = time_steps(trace)
-    ranges, ranges_left_out = time_ranges(trace, times)
-    lines = unwanted_lines(trace, times.count)
-    info = trace.info
-    steps = as_steps(trace, times)
-    window = best_window(trace.windows)
-    if step_ms is None and steps.wall_ms is not None:
-        step_ms = steps.wall_ms.median
-    replay = None if window is None else replayed(trace, window, step_ms)
-    gpu, idle = (None, None) if window is None else as_gpu(window, trace.syncs, replay)
+    return build_on(basis_of(trace, step_ms))
+
+
+def build_on(basis: Basis) -> Report:
+    """The report that rests on ``basis``.
+
+    ``idle``, ``gpu`` and ``what_if`` need GPU times: they are null without a captured window.
+    """
+    trace, times, step_ms, replay = basis.trace, basis.times, basis.step_ms, basis.replay
+    captured, info = basis.captured, trace.info
+    gpu, idle = (None, None) if captured is None else as_gpu(captured, replay)
     what_if = None if replay is None else as_what_if(replay, info.cwd)
     if info.source != "run":
-        return build_captured(trace, window, gpu, idle, replay, what_if, step_ms)
+        return build_captured(basis, gpu, idle, what_if)
+    ranges, ranges_left_out = time_ranges(trace, times)
+    lines = unwanted_lines(trace, times.count)
+    steps = as_steps(trace, times)
     gains_ms = gains_by_line(replay)
     return Report(
         run=RunReport(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from trainscope.analysis.captured_steps import captured_step_ns
-from trainscope.analysis.replay.what_if import WhatIf as Replay
 from trainscope.analysis.window_ranges import time_window_ranges
 from trainscope.analysis.window_steps import WindowSteps, find_steps
+from trainscope.report.basis import Basis
 from trainscope.report.build_phases import as_host_phases, as_window_phases
 from trainscope.report.build_ranks import as_ranks
 from trainscope.report.build_times import as_ranges, spread_ms
@@ -16,24 +16,18 @@ from trainscope.report.model_gpu import GpuReport
 from trainscope.report.model_times import StepsReport
 from trainscope.report.verdict_gain import gain_sentences
 from trainscope.report.wording import count_of
-from trainscope.trace.trace import Trace
 from trainscope.trace.window import Window
 
 __all__ = ["build_captured"]
 
 
 def build_captured(
-    trace: Trace,
-    window: Window | None,
-    gpu: GpuReport | None,
-    idle: IdleReport | None,
-    replay: Replay | None,
-    what_if: WhatIf | None,
-    step_ms: float | None,
+    basis: Basis, gpu: GpuReport | None, idle: IdleReport | None, what_if: WhatIf | None
 ) -> Report:
     """What a bare trace tells; what only a recording knows is null."""
-    found = window if window is not None else trace.windows[0]
-    steps = find_steps(found)
+    trace, captured, step_ms = basis.trace, basis.captured, basis.step_ms
+    found = trace.windows[0] if captured is None else captured.window
+    steps = find_steps(found) if captured is None else captured.steps
     ranges, ranges_left_out = time_window_ranges(trace, found, steps)
     step_ns = captured_step_ns(found, steps)
     sentences = gain_sentences(what_if, idle, gpu, step_ms)
@@ -63,7 +57,7 @@ def build_captured(
         idle=idle,
         gpu=gpu,
         what_if=what_if,
-        findings=[*gain_findings(replay, info.cwd), *gpu_findings(gpu, idle, step_ms)],
+        findings=[*gain_findings(basis.replay, info.cwd), *gpu_findings(gpu, idle, step_ms)],
         detector=None,
         overhead=None,
         capture=None,

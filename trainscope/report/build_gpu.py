@@ -9,14 +9,15 @@ import numpy as np
 from trainscope.analysis.communication import communication_times
 from trainscope.analysis.completeness import incomplete
 from trainscope.analysis.copies import copies_by_kind
+from trainscope.analysis.examined import Examined
 from trainscope.analysis.idle import IdleCause, IdleTimes, find_idle
 from trainscope.analysis.kernels import OperatorKernels, kernels_by_operator
 from trainscope.analysis.launch_chains import chain_advice, launch_chains
 from trainscope.analysis.launches import TINY_NS, first_launch_ns, launch_times, queue_depth
 from trainscope.analysis.replay.what_if import WhatIf
 from trainscope.analysis.window_site import WindowSite
-from trainscope.analysis.window_steps import WindowSteps, find_steps
-from trainscope.analysis.window_syncs import WindowSync, by_site, find_syncs
+from trainscope.analysis.window_steps import WindowSteps
+from trainscope.analysis.window_syncs import WindowSync, by_site
 from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
 from trainscope.report.build_phases import as_window_phases
@@ -34,10 +35,9 @@ from trainscope.report.model_gpu import (
     OperatorReport,
     WindowSyncReport,
 )
-from trainscope.trace.syncs import SyncSite
 from trainscope.trace.window import Memory, Window
 
-__all__ = ["MOST_OPERATORS", "as_gpu", "best_window"]
+__all__ = ["MOST_OPERATORS", "as_gpu"]
 
 NS_PER_MS = 1e6
 MOST_OPERATORS = 30
@@ -59,18 +59,9 @@ _WORDS = {
 }
 
 
-def best_window(windows: Sequence[Window]) -> Window | None:
-    """The window with most GPU ops, of equal ones the first; None where none has any."""
-    some = [window for window in windows if len(window.gpu)]
-    return max(some, key=lambda window: len(window.gpu)) if some else None
-
-
-def as_gpu(
-    window: Window, live_sites: Sequence[SyncSite] = (), replay: WhatIf | None = None
-) -> tuple[GpuReport, IdleReport]:
+def as_gpu(captured: Examined, replay: WhatIf | None = None) -> tuple[GpuReport, IdleReport]:
     """What a window tells about the GPU, and its idle time by cause; ``replay`` gives the gains."""
-    steps = find_steps(window)
-    syncs = find_syncs(window, steps, live_sites)
+    window, steps, syncs = captured.window, captured.steps, captured.syncs
     idle = find_idle(window, steps, syncs)
     counted = slice(1, None) if idle.by_step and len(steps) > 1 else slice(None)
     many = max(idle.idle_ns[:, counted].shape[1], 1)

@@ -6,15 +6,11 @@ from collections.abc import Iterator
 
 from trainscope.analysis.replay import what_if as replay
 from trainscope.analysis.window_site import WindowSite
-from trainscope.analysis.window_steps import find_steps
-from trainscope.analysis.window_syncs import find_syncs
 from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.snippets import snippet
 from trainscope.report.model import Baseline, Finding, Removal, WhatIf
 from trainscope.report.wording import duration, relative_path
-from trainscope.trace.trace import Trace
-from trainscope.trace.window import Window
 
 __all__ = [
     "MIN_GAIN",
@@ -23,7 +19,6 @@ __all__ = [
     "gain_findings",
     "gains_by_line",
     "gains_by_site",
-    "replayed",
     "site_words",
 ]
 
@@ -32,20 +27,6 @@ MIN_GAIN = 0.01
 """Share of a step from which on a gain is worth a word; less is within what a replay can miss."""
 LineKey = tuple[str, int, str]
 """File, line and kind of a wait."""
-
-
-def replayed(trace: Trace, window: Window, step_ms: float | None) -> replay.WhatIf | None:
-    """The replay of a window, ``step_ms`` being the time of a step with no profiler on."""
-    steps = find_steps(window)
-    syncs = find_syncs(window, steps, trace.syncs)
-    allowed = {(site.file, site.line, site.kind) for site in trace.syncs if site.allowed}
-
-    def necessary(site: WindowSite) -> bool:
-        live = site.live
-        return live is not None and (live.file, live.line, live.kind) in allowed
-
-    step_ns = None if step_ms is None else step_ms * NS_PER_MS
-    return replay.what_if(window, steps, syncs, step_ns=step_ns, necessary=necessary)
 
 
 def site_words(site: WindowSite, cwd: str | None) -> str:

@@ -19,7 +19,6 @@ from trainscope import api
 from trainscope.report import json as json_report
 from trainscope.report.page.charts import curve, nice_ticks
 from trainscope.report.page.history import MAX_POINTS, Series, history
-from trainscope.report.page.render import render
 from trainscope.trace.trace import Trace
 
 BROWSER = shutil.which("chromium")
@@ -29,7 +28,7 @@ HOSTILE = '</script><script>document.title="hit"</script><img src=x onerror=aler
 def page_of(trace: Trace, step_ms: float | None = None) -> tuple[str, str]:
     """The page and the JSON of its report."""
     report = api.analyze(trace, step_ms=step_ms)
-    return render(report, trace), json_report.render(report)
+    return api.page(trace, step_ms=step_ms), json_report.render(report)
 
 
 def embedded(page: str, name: str) -> object:

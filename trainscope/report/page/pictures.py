@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trainscope.analysis.examined import Examined
 from trainscope.analysis.idle import IdleCause, find_idle
 from trainscope.analysis.nesting import depths
 from trainscope.analysis.replay.drawing import Drawn
 from trainscope.analysis.replay.what_if import WhatIf
 from trainscope.analysis.thread_roles import AUTOGRAD, MAIN, thread_roles
-from trainscope.analysis.window_steps import WindowSteps, find_steps
-from trainscope.analysis.window_syncs import WindowSync, find_syncs
+from trainscope.analysis.window_steps import WindowSteps
+from trainscope.analysis.window_syncs import WindowSync
 from trainscope.report.page.timeline import Labels, Lane, Picture, Timeline, lane_of
-from trainscope.trace.syncs import SyncSite
 from trainscope.trace.window import Column, OpKind, Window
 
 __all__ = ["MAX_STEPS", "timeline"]
@@ -27,15 +27,12 @@ _MAX_LANES = 24
 _LONGEST_NAME = 120
 
 
-def timeline(
-    window: Window, replay: WhatIf | None, live_sites: Sequence[SyncSite] = ()
-) -> Timeline | None:
+def timeline(captured: Examined, replay: WhatIf | None) -> Timeline | None:
     """The pictures of a window's first steps; None where it has no step."""
-    steps = find_steps(window)
+    window, steps, syncs = captured.window, captured.steps, captured.syncs
     if not len(steps):
         return None
     labels = Labels()
-    syncs = find_syncs(window, steps, live_sites)
     pictures = [_recorded(window, steps, syncs, labels)]
     if replay is not None and replay.before is not None and replay.after is not None:
         before = _replayed(window, replay, replay.before, syncs, labels)

@@ -1,4 +1,4 @@
-"""``render(report, trace)``: the page, one self-contained HTML file that works offline."""
+"""``render(report, basis)``: the page, one self-contained HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from trainscope.report import json as json_report
-from trainscope.report.build_gpu import best_window
-from trainscope.report.build_what_if import replayed
+from trainscope.report.basis import Basis
 from trainscope.report.model import Finding, Report
 from trainscope.report.page.charts import curve
 from trainscope.report.page.history import History, Series, history
 from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
 from trainscope.report.wording import count_of, duration
-from trainscope.trace.trace import Trace
 
 __all__ = ["render"]
 
@@ -56,17 +54,12 @@ class _Bar:
     parts: list[_Part]
 
 
-def render(report: Report, trace: Trace) -> str:
-    """The page of a report; ``trace`` is what it was built from, for the pictures and curves.
+def render(report: Report, basis: Basis) -> str:
+    """The page of a report; ``basis`` is what it was built on, for the pictures and curves.
 
     Texts from the trace (names, sources, paths) are escaped wherever they stand.
     """
-    window = best_window(trace.windows)
-    drawn = None
-    if window is not None:
-        baseline = report.what_if.baseline if report.what_if is not None else None
-        step_ms = None if baseline is None else baseline.measured_step_ms
-        drawn = timeline(window, replayed(trace, window, step_ms), trace.syncs)
+    drawn = None if basis.captured is None else timeline(basis.captured, basis.replay)
     first, *others = re.split(r"(?<=[.!?]) (?=[A-Z0-9])", report.verdict)
     return _template().render(
         report=report,
@@ -78,7 +71,7 @@ def render(report: Report, trace: Trace) -> str:
         legend=_legend(drawn),
         findings=_findings(report),
         bars=list(_bars(report)),
-        curves=list(_curves(history(trace))),
+        curves=list(_curves(history(basis.trace))),
         unseen=_unseen(report),
         most=MOST_ROWS,
         duration=duration,

@@ -1,0 +1,56 @@
+"""``Basis``: what a report and its page both rest on, worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainscope.analysis.examined import Examined, best_window, examine
+from trainscope.analysis.replay.what_if import WhatIf, what_if
+from trainscope.analysis.steps import StepTimes, time_steps
+from trainscope.analysis.window_site import WindowSite
+from trainscope.report.build_times import spread_ms
+from trainscope.trace.trace import Trace
+
+__all__ = ["Basis", "basis_of"]
+
+NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """A trace, the times of its recorded steps, and its window with most GPU work as replayed."""
+
+    trace: Trace
+    times: StepTimes
+    step_ms: float | None
+    """Of a step with no profiler on: as given, else as recorded live; None where neither is."""
+    captured: Examined | None
+    """None where no window has GPU work."""
+    replay: WhatIf | None
+
+
+def basis_of(trace: Trace, step_ms: float | None = None) -> Basis:
+    """Work it out; ``step_ms`` is the time of a step with no profiler on, where it is known."""
+    times = time_steps(trace)
+    if step_ms is None and len(times.step):
+        step_ms = spread_ms(times.duration_ns).median
+    window = best_window(trace.windows)
+    captured = None if window is None else examine(window, trace.syncs)
+    replay = None if captured is None else _replayed(trace, captured, step_ms)
+    return Basis(trace, times, step_ms, captured, replay)
+
+
+def _replayed(trace: Trace, captured: Examined, step_ms: float | None) -> WhatIf | None:
+    allowed = {(site.file, site.line, site.kind) for site in trace.syncs if site.allowed}
+
+    def necessary(site: WindowSite) -> bool:
+        live = site.live
+        return live is not None and (live.file, live.line, live.kind) in allowed
+
+    return what_if(
+        captured.window,
+        captured.steps,
+        captured.syncs,
+        step_ns=None if step_ms is None else step_ms * NS_PER_MS,
+        necessary=necessary,
+    )
