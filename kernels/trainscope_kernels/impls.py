@@ -1,0 +1,47 @@
+"""Which impl can run where: asked once a device, with the reason where it cannot."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+
+import torch
+
+from trainscope_kernels.errors import ImplUnavailableError
+
+__all__ = ["interpreting", "require_triton", "triton_reason"]
+
+OLDEST_CAPABILITY = (8, 0)
+"""Ampere. Older GPUs have no bf16 and no cp.async; nothing here was tried on them."""
+
+
+def interpreting() -> bool:
+    """Whether Triton kernels run in NumPy on CPU tensors (``TRITON_INTERPRET=1``)."""
+    return os.environ.get("TRITON_INTERPRET", "0") in ("1", "true", "on", "yes")
+
+
+def triton_reason(device: torch.device) -> str | None:
+    """Why Triton kernels cannot run on this device; None where they can."""
+    return _triton_reason(device.type, device.index or 0)
+
+
+@functools.cache
+def _triton_reason(device_type: str, index: int) -> str | None:
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed: pip install 'trainscope[kernels]'"
+    if interpreting():
+        return None
+    if device_type != "cuda":
+        return f"Triton kernels need a CUDA tensor, this one is on {device_type}"
+    capability = torch.cuda.get_device_capability(index)
+    if capability < OLDEST_CAPABILITY:
+        return f"Triton kernels need compute capability 8.0 or newer, this GPU has {capability}"
+    return None
+
+
+def require_triton(device: torch.device) -> None:
+    """Raise ImplUnavailableError, with the reason, where Triton kernels cannot run."""
+    reason = triton_reason(device)
+    if reason is not None:
+        raise ImplUnavailableError(f"impl='triton' cannot run: {reason}; or pass impl='auto'")
