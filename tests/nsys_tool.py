@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sqlite3
 import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +32,32 @@ def nsys() -> str:
     if done.returncode != 0:
         pytest.skip(f"no nsys, and {_INSTALL.name} failed: {done.stderr.strip()[-200:]}")
     return done.stdout.strip().splitlines()[-1]
+
+
+def alone(run: Callable[[], subprocess.CompletedProcess[str]]) -> subprocess.CompletedProcess[str]:
+    """Do ``run`` while no other test runs an nsys; again where nsys lost its own agent.
+
+    On a machine as busy as that of parallel tests nsys 2023.4 now and then ends with "End of
+    file", before the program has started, when the agent that it starts does not answer.
+    """
+    lock = Path(tempfile.gettempdir()) / f"trainscope-tests-nsys-{os.getuid()}.lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        done = run()
+        for _ in range(2):
+            if done.returncode == 0 or "End of file" not in done.stderr:
+                break
+            done = run()
+    return done
+
+
+def profile(nsys: str, report: Path, *program: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these words under nsys, NVTX alone, and leave ``report``.nsys-rep."""
+    command = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none"]
+    command += ["--force-overwrite=true", f"--output={report}", sys.executable, *program]
+    return alone(
+        lambda: subprocess.run(command, capture_output=True, text=True, timeout=180),
+    )
 
 
 def export_sqlite(nsys: str, report: Path) -> sqlite3.Connection:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from nsys_tool import export_sqlite, nsys, ranges_of_domain  # noqa: F401
+from nsys_tool import alone, export_sqlite, nsys, ranges_of_domain  # noqa: F401
 
 from trainscope.cli.nsys import NsysPlan, command_line
 from trainscope.cli.nsys_tool import (
@@ -312,7 +312,7 @@ def test_a_real_nsys_shows_steps_and_phases_of_an_unedited_program(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
-    done = trainscope("train.py", "--lr", "3", cwd=tmp_path, environ={"NSYS": nsys})
+    done = alone(lambda: trainscope("train.py", "--lr", "3", cwd=tmp_path, environ={"NSYS": nsys}))
     assert done.returncode == 5, done.stderr
     assert "arguments: ['--lr', '3']" in done.stdout
     report = tmp_path / "runs" / "train" / "nsys-rank0.nsys-rep"

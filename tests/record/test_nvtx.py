@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from nsys_tool import export_sqlite, nsys, ranges_of_domain  # noqa: F401
+from nsys_tool import export_sqlite, nsys, profile, ranges_of_domain  # noqa: F401
 
 from trainscope.record import nvtx as ours
 
@@ -229,13 +229,7 @@ def test_importing_it_loads_neither_torch_nor_nvtx() -> None:
 def test_a_real_nsys_shows_nested_ranges_in_our_domain(nsys: str, tmp_path: Path) -> None:  # noqa: F811
     pytest.importorskip("nvtx")
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none"]
-        + [f"--output={tmp_path}/report", sys.executable, str(tmp_path / "program.py")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = profile(nsys, tmp_path / "report", str(tmp_path / "program.py"))
     assert done.returncode == 0, done.stderr
     ranges = ranges_of_domain(export_sqlite(nsys, tmp_path / "report.nsys-rep"), "trainscope")
     assert [name for name, _, _ in ranges] == [

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from nsys_tool import export_sqlite, nsys, ranges_of_domain  # noqa: F401
+from nsys_tool import export_sqlite, nsys, profile, ranges_of_domain  # noqa: F401
 
 pytestmark = pytest.mark.nsys
 
@@ -36,14 +34,7 @@ scope.close()
 def test_steps_and_phases_of_a_wrapped_loop(nsys: str, tmp_path: Path) -> None:  # noqa: F811
     pytest.importorskip("nvtx")
     (tmp_path / "train.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none"]
-        + [f"--output={tmp_path}/report", sys.executable, str(tmp_path / "train.py")]
-        + [str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    done = profile(nsys, tmp_path / "report", str(tmp_path / "train.py"), str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     ranges = ranges_of_domain(export_sqlite(nsys, tmp_path / "report.nsys-rep"), "trainscope")
     steps = [r for r in ranges if r[0].startswith("step ")]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from nsys_file import gid, write
-from nsys_tool import nsys  # noqa: F401
+from nsys_tool import nsys, profile  # noqa: F401
 
 from trainscope.errors import TraceError
 from trainscope.trace.nsys.read import RECORDED, read_nsys
@@ -106,14 +105,7 @@ def test_ranges_of_a_real_recording(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "loop.py").write_text(PROGRAM)
-    command = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none"]
-    command += ["--force-overwrite=true", f"--output={tmp_path / 'r'}"]
-    done = subprocess.run(
-        [*command, sys.executable, str(tmp_path / "loop.py")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = profile(nsys, tmp_path / "r", str(tmp_path / "loop.py"))
     assert done.returncode == 0, done.stderr
     monkeypatch.setenv("NSYS", nsys)
     window = read_nsys(tmp_path / "r.nsys-rep")
