@@ -1,0 +1,115 @@
+"""How a softmax kernel is launched on a tensor of some shape: worked out once a shape."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainscope_kernels.softmax.plan import Plan
+from trainscope_kernels.softmax.rows import MOST_LEVELS, Rows, rows_of
+
+__all__ = ["Launch", "launch_of", "run_on", "unit_of"]
+
+INT32_END = 2**31
+
+
+class Launch(NamedTuple):
+    """The grid, the integers and the constants of one or two launches.
+
+    words: 64-bit words that the shares exchange; 0 where no row is split.
+    """
+
+    grid: tuple[int]
+    words: int
+    integers: tuple[int, ...]
+    stages: tuple[dict[str, Any], ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def launch_of(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dim: int,
+    itemsize: int,
+    can_wait: bool,
+    plan_of: Callable[[Rows, int, bool], Plan],
+) -> Launch | None:
+    """The launch for a tensor with these strides; None where its rows need too many levels.
+
+    can_wait: programs run at the same time, as on a GPU and not in the interpreter.
+    """
+    rows = rows_of(shape, strides, dim)
+    levels = len(rows.sizes)
+    if levels > MOST_LEVELS:
+        return None
+    plan = plan_of(rows, itemsize, can_wait)
+    unit = unit_of(rows)
+    shares = -(-rows.columns // plan.columns)
+    tiles = -(-rows.rows // plan.rows)
+    reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    numbers = rows.rows + plan.rows, tiles * shares, rows.columns + plan.columns
+    integers = (
+        rows.rows,
+        rows.columns // unit,
+        rows.inner,
+        shares,
+        rows.column_stride,
+        *(stride // unit for stride in padded(rows.strides, 0)),
+        *padded(rows.sizes, 1)[1:],
+    )
+    constants = {
+        "LEVELS": levels,
+        "UNIT": unit,
+        "LAST": rows.inner == 1,
+        "WIDE": max(*numbers, reach, rows.rows * rows.columns) >= INT32_END,
+        "ROWS": plan.rows,
+        "COLUMNS": plan.columns,
+        "SHARES": 1 << (shares - 1).bit_length(),
+        "num_warps": plan.warps,
+    }
+    if shares == 1:
+        stages = ("whole",)
+    else:
+        stages = ("together",) if plan.together else ("publish", "finish")
+    words = 0 if shares == 1 else rows.rows * shares * (2 if itemsize == 8 else 1)
+    each = tuple({**constants, "STAGE": stage} for stage in stages)
+    return Launch((tiles * shares,), words, integers, each)
+
+
+def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Tensor, ...]) -> None:
+    """Start ``kernel`` on the current stream of ``device``, with room for the shares' words."""
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            return run_on(torch.device(device.type), kernel, launch, tensors)
+    words = ticket = None
+    if launch.words:
+        # zeroed, for a waiting program takes a word that is not 0 as there
+        room = torch.zeros(launch.words + 1, dtype=torch.int64, device=tensors[0].device)
+        words, ticket = room[:-1], room[-1:]
+    for constants in launch.stages:
+        kernel[launch.grid](*tensors, words, ticket, *launch.integers, **constants)
+    return None
+
+
+def unit_of(rows: Rows) -> int:
+    """The largest power of two up to 16 that divides the distances between rows.
+
+    A kernel multiplies by it, and so knows how wide it may load: Triton itself only asks whether
+    an integer divides by 16, and reads 1000 columns one by one.
+    """
+    if rows.inner != 1:
+        return 1
+    unit = 16
+    for each in (rows.columns, *rows.strides):
+        while each % unit:
+            unit //= 2
+    return unit
+
+
+def padded(values: tuple[int, ...], by: int) -> tuple[int, ...]:
+    """As many values as a kernel takes, outermost first."""
+    return values + (by,) * (MOST_LEVELS - len(values))

@@ -1,0 +1,126 @@
+"""The softmax function: its arguments, the rule of ``impl="auto"``, and the registered ops."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainscope_kernels.errors import ArgumentError
+from trainscope_kernels.impls import require_triton, triton_reason
+from trainscope_kernels.registry import define, define_backward
+from trainscope_kernels.softmax import reference
+
+__all__ = ["IMPLS", "softmax"]
+
+IMPLS = ("auto", "reference", "triton")
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def softmax(
+    x: Tensor, dim: int = -1, *, dtype: torch.dtype | None = None, impl: str = "auto"
+) -> Tensor:
+    """Softmax of ``x`` along ``dim``; contiguous, as torch.softmax returns it.
+
+    x: float16, bfloat16, float32 or float64, any shape and strides; empty and 0-d are allowed.
+    dtype: of the result; None means x's own, and float32 under autocast, as in torch. The sums
+    are made in float32 (float64 for float64) whatever it is; the gradient has x's dtype.
+    impl: "reference" (torch operations, any device), "triton" (CUDA, compute capability 8.0 or
+    newer), or "auto": "triton" for CUDA tensors where it can run, float64 excepted, else
+    "reference".
+
+    A row with +inf or NaN, or of -inf alone, is NaN, as in torch. Differentiable once.
+    Raises ArgumentError for a value that is not allowed and ImplUnavailableError where the impl
+    asked for by name cannot run.
+    """
+    if x.dtype not in DTYPES:
+        raise ArgumentError(
+            f"x has dtype {x.dtype}; softmax takes float16, bfloat16, float32 and float64: "
+            "convert it first, for example x.float()"
+        )
+    dims = x.dim() or 1
+    if not -dims <= dim < dims:
+        raise ArgumentError(
+            f"dim is {dim}; x has {x.dim()} dims, so {-dims} to {dims - 1} are allowed"
+        )
+    if dtype is None:
+        dtype = torch.float32 if torch.is_autocast_enabled(x.device.type) else x.dtype
+        dtype = torch.float64 if x.dtype == torch.float64 else dtype
+    elif dtype not in DTYPES:
+        raise ArgumentError(
+            f"dtype is {dtype}; softmax gives float16, bfloat16, float32 and float64"
+        )
+    if impl == "auto":
+        impl = "triton" if _triton_is_best(x) else "reference"
+    elif impl == "triton":
+        require_triton(x.device)
+    elif impl != "reference":
+        raise ArgumentError(f"impl is {impl!r}; allowed are {', '.join(map(repr, IMPLS))}")
+    return _softmax_forward(x, dim % dims, dtype, impl)
+
+
+def _triton_is_best(x: Tensor) -> bool:
+    return x.is_cuda and x.dtype != torch.float64 and triton_reason(x.device) is None
+
+
+@functools.cache
+def _forward_of(impl: str) -> Callable[[Tensor, int, torch.dtype], Tensor]:
+    if impl == "reference":
+        return reference.softmax_forward
+    from trainscope_kernels.softmax import triton_forward
+
+    return triton_forward.softmax_forward
+
+
+@functools.cache
+def _backward_of(impl: str) -> Callable[[Tensor, Tensor, int, torch.dtype], Tensor]:
+    if impl == "reference":
+        return reference.softmax_backward
+    from trainscope_kernels.softmax import triton_backward
+
+    return triton_backward.softmax_backward
+
+
+def _run_forward(x: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
+    return _forward_of(impl)(x, dim, dtype)
+
+
+def _run_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
+    return _backward_of(impl)(dy, y, dim, dtype)
+
+
+def _fake_forward(x: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
+    return torch.empty(x.shape, dtype=dtype, device=x.device)
+
+
+def _fake_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
+    return torch.empty(y.shape, dtype=dtype, device=y.device)
+
+
+def _save(ctx: Any, arguments: tuple[Any, ...], y: Tensor) -> None:
+    x, ctx.dim, _, ctx.impl = arguments
+    ctx.x_dtype = x.dtype
+    ctx.save_for_backward(y)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None, None, None]:
+    (y,) = ctx.saved_tensors
+    return _softmax_backward(dy, y, ctx.dim, ctx.x_dtype, ctx.impl), None, None, None
+
+
+_softmax_backward = define_backward(
+    "softmax_backward(Tensor dy, Tensor y, int dim, ScalarType dtype, str impl) -> Tensor",
+    run=_run_backward,
+    fake=_fake_backward,
+    of="softmax",
+)
+_softmax_forward = define(
+    "softmax_forward(Tensor x, int dim, ScalarType dtype, str impl) -> Tensor",
+    run=_run_forward,
+    fake=_fake_forward,
+    save=_save,
+    backward=_backward,
+)

@@ -1,0 +1,88 @@
+"""Softmax backward in Triton: dx = y * (dy - sum(y * dy)), two streams read and one written.
+
+Both operands stay in registers as they were stored; rows too long for one program are split
+into shares that exchange their part of the sum, as in the forward kernel.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from trainscope_kernels.softmax.launch import launch_of, run_on
+from trainscope_kernels.softmax.plan import backward_plan
+from trainscope_kernels.softmax.triton_pieces import (
+    combined,
+    published,
+    result_rows,
+    source_rows,
+    where_am_i,
+)
+
+__all__ = ["softmax_backward", "softmax_backward_kernel"]
+
+
+@triton.jit(do_not_specialize=["rows", "columns", "shares"])
+def softmax_backward_kernel(
+    dy_ptr, y_ptr, dx_ptr, words_ptr, ticket_ptr,
+    rows, columns, inner, shares, column_stride,
+    stride0, stride1, stride2, stride3, size1, size2, size3,
+    LEVELS: tl.constexpr,
+    UNIT: tl.constexpr,
+    LAST: tl.constexpr,
+    WIDE: tl.constexpr,
+    STAGE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    SHARES: tl.constexpr,
+):  # fmt: skip
+    """One tile of ROWS rows by COLUMNS columns; the strides are those of dy, y is contiguous."""
+    AXIS: tl.constexpr = 1 if LAST else 0
+    DTYPE: tl.constexpr = tl.float64 if y_ptr.dtype.element_ty == tl.float64 else tl.float32
+    tile, share = where_am_i(ticket_ptr, shares, STAGE == "together", WIDE)
+    row = tile * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    if LAST:
+        row, column = row[:, None], column[None, :]
+    else:
+        row, column = row[None, :], column[:, None]
+    column += share * COLUMNS
+    live = (row < rows) & (column < columns * UNIT)
+    dy_row = source_rows(row, stride0, stride1, stride2, stride3, size1, size2, size3, LEVELS, UNIT)
+    y_row = result_rows(row, columns, inner, LAST, UNIT)
+    if WIDE:
+        column = column.to(tl.int64)
+    y = tl.load(y_ptr + y_row + column * inner, mask=live, other=0.0)
+    dy = tl.load(dy_ptr + dy_row + column * column_stride, mask=live, other=0.0)
+
+    if STAGE != "finish":
+        dot = tl.sum(y.to(DTYPE) * dy.to(DTYPE), axis=AXIS, keep_dims=True)
+        if STAGE != "whole":
+            # the maximum's place holds 1: a word of 0 means that nothing is there yet
+            published(words_ptr, row, share, rows, shares, dot * 0.0 + 1.0, dot)
+    if STAGE != "publish":
+        if STAGE != "whole":
+            _, each = combined(
+                words_ptr, row, rows, shares, DTYPE, SHARES, AXIS, STAGE == "together"
+            )
+            dot = tl.sum(each, axis=AXIS, keep_dims=True)
+        dx = y.to(DTYPE) * (dy.to(DTYPE) - dot)
+        tl.store(dx_ptr + y_row + column * inner, dx.to(dx_ptr.dtype.element_ty), mask=live)
+
+
+def softmax_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """The gradient of the softmax whose result was ``y``, contiguous and of ``dtype``.
+
+    dy: any strides; y: copied where it is not contiguous, which a result of ours always is.
+    """
+    dx = torch.empty(y.shape, dtype=dtype, device=y.device)
+    if y.numel() == 0:
+        return dx
+    y = y.contiguous()
+    launch = launch_of(dy.shape, dy.stride(), dim, y.itemsize, y.is_cuda, backward_plan)
+    if launch is None:
+        return softmax_backward(dy.contiguous(), y, dim, dtype)
+    run_on(y.device, softmax_backward_kernel, launch, (dy, y, dx))
+    return dx
