@@ -1,4 +1,4 @@
-"""``load``, ``analyze`` and ``page``: from what a run wrote to its report."""
+"""``load``, ``analyze``, ``page`` and ``compare``: from what runs wrote to their reports."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 from trainscope.errors import ConfigError
 from trainscope.report.basis import basis_of
 from trainscope.report.build import build, build_on
+from trainscope.report.compare.build import compare
 from trainscope.report.model import Report
 from trainscope.trace.load import load
 from trainscope.trace.ranges import Ranges
 from trainscope.trace.run_info import RunInfo
 from trainscope.trace.trace import Trace
 
-__all__ = ["analyze", "load", "nothing_recorded", "page"]
+__all__ = ["analyze", "compare", "load", "nothing_recorded", "page"]
 
 
 def analyze(trace: Trace, *, step_ms: float | None = None) -> Report:

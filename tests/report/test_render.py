@@ -18,7 +18,8 @@ from trainscope.report import text
 from trainscope.report.build import build
 from trainscope.report.model import Report, Spread
 from trainscope.report.text_parts import number_ranges
-from trainscope.report.wording import duration, relative_path
+from trainscope.report.wording import duration
+from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -15,6 +15,8 @@ __all__ = ["app", "main"]
 
 VERBS = {
     "report": "trainscope.cli.report",
+    "compare": "trainscope.cli.compare",
+    "check": "trainscope.cli.check",
     "nsys": "trainscope.cli.nsys",
     "doctor": "trainscope.cli.doctor",
 }

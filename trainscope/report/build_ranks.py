@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainscope.analysis.ranks import compare_ranks
 from trainscope.report.model import RanksReport, RankSteps, RankSync
-from trainscope.report.wording import relative_path
+from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
 __all__ = ["as_ranks"]

@@ -8,7 +8,7 @@ from trainscope.analysis.gpu_branches import never_with_gpu
 from trainscope.analysis.syncs import Entry, Line, entries, per_step
 from trainscope.report.build_what_if import LineKey
 from trainscope.report.model import Sync
-from trainscope.report.wording import relative_path
+from trainscope.trace.paths import relative_path
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
 

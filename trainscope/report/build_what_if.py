@@ -10,7 +10,8 @@ from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.snippets import snippet
 from trainscope.report.model import Baseline, Finding, Removal, WhatIf
-from trainscope.report.wording import duration, relative_path
+from trainscope.report.wording import duration
+from trainscope.trace.paths import relative_path
 
 __all__ = [
     "MIN_GAIN",

@@ -11,7 +11,8 @@ from trainscope.catalogue.snippets import snippet
 from trainscope.report.build_what_if import LineKey
 from trainscope.report.model import Finding, StepsReport
 from trainscope.report.verdict import site_name, wait_in_words
-from trainscope.report.wording import duration, relative_path
+from trainscope.report.wording import duration
+from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
 __all__ = ["GAIN_UNKNOWN", "find"]

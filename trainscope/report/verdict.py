@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from trainscope.analysis.gpu_branches import Place, never_with_gpu
 from trainscope.analysis.syncs import Line
 from trainscope.report.model import StepsReport
-from trainscope.report.wording import count_of, duration, places, relative_path
+from trainscope.report.wording import count_of, duration, places
+from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
 __all__ = ["site_name", "verdict", "wait_in_words"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["count_of", "duration", "places", "relative_path"]
+__all__ = ["count_of", "duration", "places"]
 
 
 def duration(ms: float) -> str:
@@ -27,17 +27,6 @@ def _three_digits(value: float) -> str:
 def count_of(number: int, noun: str) -> str:
     """``1 line``, ``3 lines``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def relative_path(file: str, cwd: str | None) -> str:
-    """``file`` below ``cwd`` as a relative path, any other as it is; of whatever system it came."""
-    if not cwd:
-        return file
-    for separator in ("/", "\\"):
-        root = cwd.rstrip(separator) + separator
-        if file.startswith(root) and len(file) > len(root):
-            return file[len(root) :]
-    return file
 
 
 def places(stretches: list[str]) -> str:

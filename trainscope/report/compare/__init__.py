@@ -1,0 +1,1 @@
+"""``trainscope compare``: what changed from one run to another."""
