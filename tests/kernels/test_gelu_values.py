@@ -51,6 +51,7 @@ def test_infinities_zeros_and_nan(
     wanted = torch.tensor([inf, 0.0, nan, 0.0, 0.0, 60000.0, 0.0], dtype=dtype, device=device)
     slopes = torch.tensor([1.0, 0.0, nan, 0.5, 0.5, 1.0, 0.0], dtype=dtype, device=device)
     torch.testing.assert_close(y.detach(), wanted, rtol=0, atol=0, equal_nan=True)
+    assert y[3:5].signbit().tolist() == [False, True]
     torch.testing.assert_close(x.grad, slopes, rtol=0, atol=1e-7, equal_nan=True)
 
 

@@ -80,13 +80,14 @@ def _gelu(x, HALF: tl.constexpr, TANH: tl.constexpr):
         x = tl.maximum(x, -40.0, tl.PropagateNan.ALL)
         y = 0.5 * x * (1.0 + tl.math.erf(x * 0.7071067811865476))
     else:
-        # relu(x) - |x| * tail(|x|): nothing cancels below 0, and at -inf it is 0
+        # relu(x) - |x| * tail(|x|): nothing cancels below 0, and at -inf it is 0. A select and
+        # not a maximum, which would lose NaN and the sign of -0
         a = tl.minimum(tl.abs(x), 14.5)
         if HALF:
             tail = _upper_tail(a)
         else:
             tail = _bell(a, True) * _scaled_tail(a)
-        y = tl.maximum(x, -0.0, tl.PropagateNan.ALL) - a * tail
+        y = tl.where(x < 0.0, 0.0, x) - a * tail
     return y
 
 

@@ -1,0 +1,98 @@
+"""Compiles GELU's Triton kernels for real GPUs and prints, as JSON, what came out of each.
+
+Run by itself, without the interpreter: ``TRITON_INTERPRET=0 python compile_gelu.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from trainscope_kernels.gelu import triton_impl
+
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+TYPES = {"bf16": 2, "fp32": 4}
+# Each costs most of a second: on Hopper both forms, on Ampere the one with more registers.
+CASES = [(90, "bf16", False), (90, "bf16", True), (90, "fp32", False), (80, "bf16", False)]
+ALIGNED = [["tt.divisibility", 16]]
+
+
+def flat(kernel: object, pointers: list[str], kind: str, tanh: bool, block: int) -> ASTSource:
+    names = [*pointers, "n"]
+    signature = {each: f"*{kind}" for each in pointers} | {"n": "i32"}
+    constants = {"TANH": tanh, "BLOCK": block}
+    signature |= dict.fromkeys(constants, "constexpr")
+    attrs = {(names.index(each),): ALIGNED for each in pointers}
+    return ASTSource(kernel, signature, constants, attrs)
+
+
+def tiled(kernel: object, pointers: dict[str, str], scalars: list[str], tanh: bool, block: int):
+    names = [*pointers, *scalars]
+    constants = {"TANH": tanh, "TALL": 2, "BROAD": block // 2}
+    signature = {**pointers, **dict.fromkeys(scalars, "i32"), **dict.fromkeys(constants, "constexpr")}
+    attrs = {(names.index(each),): ALIGNED for each in [*pointers, "cols"]}
+    return ASTSource(kernel, signature, constants, attrs)
+
+
+def sources(kind: str, tanh: bool):
+    size, typed = TYPES[kind], f"*{kind}"
+    k = triton_impl
+    tile = k.FORWARD_BLOCK[size]
+    yield "forward", flat(k._forward_kernel, ["x_ptr", "y_ptr"], kind, tanh, tile[0]), tile
+    tile = k.BACKWARD_BLOCK[size]
+    pointers = ["g_ptr", "x_ptr", "dx_ptr"]
+    yield "backward", flat(k._backward_kernel, pointers, kind, tanh, tile[0]), tile
+    if not tanh:
+        tile = k.BIAS_BLOCK[size]
+        typed_pointers = dict.fromkeys(["x_ptr", "b_ptr", "y_ptr"], typed)
+        source = tiled(k._bias_forward_kernel, typed_pointers, ["rows", "cols"], tanh, tile[0])
+        yield "bias_forward", source, tile
+        typed_pointers = dict.fromkeys(["g_ptr", "x_ptr", "b_ptr", "dx_ptr"], typed)
+        typed_pointers["sums_ptr"] = "*fp32"
+        scalars = ["rows", "cols", "chunk"]
+        source = tiled(k._bias_backward_kernel, typed_pointers, scalars, tanh, tile[0])
+        yield "bias_backward", source, tile
+
+
+def look(source: ASTSource, capability: int, warps: int) -> dict[str, object]:
+    target = GPUTarget("cuda", capability, 32)
+    compiled = triton.compile(source, target=target, options={"num_warps": warps})
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        sass = run("nvdisasm", "-c", file.name)
+        usage = run("cuobjdump", "--dump-resource-usage", file.name)
+    return {
+        "registers": int(re.search(r"REG:(\d+)", usage)[1]),
+        "stack": int(re.search(r"STACK:(\d+)", usage)[1]),
+        "shared": compiled.metadata.shared,
+        "loads_128": len(re.findall(r"LDG\.E[.\w]*\.128", sass)),
+        "stores_128": len(re.findall(r"STG\.E[.\w]*\.128", sass)),
+        "instructions": len(re.findall(r"^\s+/\*[0-9a-f]{4,}\*/", sass, re.MULTILINE)),
+    }
+
+
+def run(tool: str, *arguments: str) -> str:
+    command = [str(TOOLS / tool), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def main() -> None:
+    rows = []
+    for capability, kind, tanh in CASES:
+        for name, source, (block, warps) in sources(kind, tanh):
+            found = look(source, capability, warps)
+            each = {"kernel": name, "capability": capability, "dtype": kind, "tanh": tanh}
+            rows.append({**each, "elements_a_thread": block // (warps * 32), **found})
+    print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()
