@@ -39,7 +39,7 @@ ALLOWED_LAZILY: dict[str, set[str]] = {"record": {"api"}}
 NO_TORCH = {"errors", "notice", "catalogue", "trace", "analysis", "report", "api", "__main__"}
 NO_TORCH_AT_IMPORT = (
     *("cli/main.py", "cli/report.py", "cli/nsys.py", "cli/doctor.py"),
-    *("cli/compare.py", "cli/check.py"),
+    *("cli/compare.py", "cli/check.py", "cli/bench.py"),
     "record/schedule.py",
 )
 """So too what these import from their own package at module level."""

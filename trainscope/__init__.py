@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainscope import bench as bench
     from trainscope import errors as errors
     from trainscope.api import analyze as analyze
     from trainscope.api import load as load
@@ -35,6 +36,7 @@ _HOME = {
     "TrainscopeError": "trainscope.errors",
     "allow_sync": "trainscope.sync.guards",
     "analyze": "trainscope.api",
+    "bench": "trainscope.bench",
     "errors": "trainscope.errors",
     "load": "trainscope.api",
     "no_sync": "trainscope.sync.guards",
@@ -51,6 +53,7 @@ __all__ = [
     "TrainscopeError",
     "allow_sync",
     "analyze",
+    "bench",
     "errors",
     "load",
     "no_sync",

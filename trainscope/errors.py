@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "BenchmarkError",
     "ConfigError",
     "MetricError",
     "MissingDependencyError",
@@ -44,3 +45,7 @@ class TraceError(TrainscopeError):
 
 class SyncError(TrainscopeError, RuntimeError):
     """Code under ``no_sync`` made the CPU wait for the GPU."""
+
+
+class BenchmarkError(TrainscopeError, RuntimeError):
+    """A function gets no time: it raised, or its output is not the reference's."""

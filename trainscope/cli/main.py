@@ -17,6 +17,7 @@ VERBS = {
     "report": "trainscope.cli.report",
     "compare": "trainscope.cli.compare",
     "check": "trainscope.cli.check",
+    "bench": "trainscope.cli.bench",
     "nsys": "trainscope.cli.nsys",
     "doctor": "trainscope.cli.doctor",
 }

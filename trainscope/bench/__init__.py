@@ -1,0 +1,54 @@
+"""Times a function as it really runs, on CUDA and CPU: ``benchmark``, ``compare``, ``scaling``.
+
+A result says what was measured, where, and how far to believe it. Loaded when used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainscope.bench.ceilings import ceiling as ceiling
+    from trainscope.bench.contest import compare as compare
+    from trainscope.bench.contest import compare_backward as compare_backward
+    from trainscope.bench.growth import scaling as scaling
+    from trainscope.bench.measure import benchmark as benchmark
+    from trainscope.bench.model import Comparison as Comparison
+    from trainscope.bench.model import Measurement as Measurement
+    from trainscope.bench.model import Scaling as Scaling
+
+_HOME = {
+    "Comparison": "model",
+    "Measurement": "model",
+    "Scaling": "model",
+    "benchmark": "measure",
+    "ceiling": "ceilings",
+    "compare": "contest",
+    "compare_backward": "contest",
+    "scaling": "growth",
+}
+
+__all__ = [
+    "Comparison",
+    "Measurement",
+    "Scaling",
+    "benchmark",
+    "ceiling",
+    "compare",
+    "compare_backward",
+    "scaling",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'trainscope.bench' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"trainscope.bench.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,93 @@
+"""Runs the cases of an installed benchmark on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trainscope.bench.contest import compare, compare_backward
+from trainscope.bench.entry_points import Benchmark, cases_of
+from trainscope.bench.model import Comparison
+from trainscope.errors import BenchmarkError, ConfigError
+
+__all__ = ["place_of", "run_case", "select"]
+
+
+def place_of(device: str | None) -> torch.device:
+    """The device of that name; None is the current GPU, the CPU where there is none.
+
+    Raises:
+        ConfigError: the name is none of a device that is here.
+    """
+    usable = torch.cuda.is_available()
+    if device is None:
+        device = "cuda" if usable else "cpu"
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        place = None
+    if place is None or place.type not in ("cuda", "cpu"):
+        raise ConfigError(f"device {device!r} is not supported; pass cpu, cuda or cuda:1")
+    if place.type == "cuda" and not usable:
+        raise ConfigError(f"device {device!r} is not there: this torch sees no GPU; pass cpu")
+    if place.type == "cuda":
+        index = torch.cuda.current_device() if place.index is None else place.index
+        if index >= torch.cuda.device_count():
+            count = torch.cuda.device_count()
+            raise ConfigError(f"device {device!r} is not there: GPUs 0 to {count - 1} are")
+        place = torch.device("cuda", index)
+    return place
+
+
+def select(name: str, part: str, place: torch.device) -> list[Benchmark]:
+    """The cases of a benchmark whose name contains ``part``, made for the device.
+
+    Raises:
+        ConfigError: no such benchmark, or no such case.
+    """
+    with torch.device(place):
+        cases = list(cases_of(name))
+    chosen = [case for case in cases if part in case.name]
+    if not chosen:
+        names = ", ".join(case.name for case in cases) or "none"
+        raise ConfigError(f"no case of {name!r} has {part!r} in its name; there are: {names}")
+    return chosen
+
+
+def run_case(case: Benchmark, place: torch.device, *, seconds: float = 0.5) -> Comparison:
+    """Compare the functions of one case on inputs that it makes on the device.
+
+    The device is the default one while the inputs are made, so a maker need not name it.
+
+    Raises:
+        BenchmarkError: the inputs cannot be made, or are on another device.
+    """
+    try:
+        with torch.device(place):
+            inputs = case.make_inputs()
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise BenchmarkError(f"make_inputs of case {case.name!r} raised {said}") from error
+    _check_place(case.name, inputs, place)
+    run = compare_backward if case.backward else compare
+    return run(
+        case.impls,
+        inputs,
+        reference=case.reference,
+        bytes_moved=case.bytes_moved,
+        flops=case.flops,
+        seconds=seconds,
+        name=case.name,
+    )
+
+
+def _check_place(name: str, inputs: Any, place: torch.device) -> None:
+    made = {each.device for each in pytree.tree_leaves(inputs) if torch.is_tensor(each)}
+    for device in made:
+        if device != place:
+            raise BenchmarkError(
+                f"make_inputs of case {name!r} made a tensor on {device}, and {place} was asked "
+                "for; leave device= out there, the default device is set"
+            )

@@ -1,0 +1,100 @@
+"""``benchmark``: the time of one function, and how far to believe it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import Any
+
+from trainscope.bench.agreement import agreement, expected
+from trainscope.bench.environment import environment
+from trainscope.bench.first_call import device_of, first_call, timer_for
+from trainscope.bench.model import Agreement, Cache, Measurement
+from trainscope.bench.outcome import measured, state_of, work_of
+from trainscope.bench.subject import forward_of
+from trainscope.bench.timers import Timer
+from trainscope.bench.trials import Effort, take
+from trainscope.errors import BenchmarkError, ConfigError
+
+__all__ = ["benchmark", "effort"]
+
+
+def benchmark(
+    fn: Callable[..., Any],
+    *inputs: Any,
+    reference: Callable[..., Any] | None = None,
+    bytes_moved: int | None = None,
+    flops: int | None = None,
+    cache: Cache | None = None,
+    trials: int | None = None,
+    seconds: float = 0.5,
+    tolerance: float | None = None,
+    name: str | None = None,
+    timer: Timer | None = None,
+) -> Measurement:
+    """Time ``fn(*inputs)``: warm-up until it settles, then trials, each from sync to sync.
+
+    The device is that of the inputs or of the output. Let ``fn`` return what it computed, and not
+    change its inputs.
+
+    reference: what it has to agree with before any time is told (``agreement`` has the rules).
+    bytes_moved, flops: what a call must at least move and compute, for its share of the roofline.
+    cache: ``cold``, the default on a GPU, flushes its L2 before each call; ``warm`` does not.
+    trials: how many; None takes as many as fit into ``seconds``, at least 20, at least 100 of a
+    call under 100 us.
+    timer: None for the one of the device.
+
+    Raises:
+        BenchmarkError: the output is not the reference's.
+        ConfigError: an argument is not allowed, or the device is not supported.
+    """
+    wanted = effort(trials, seconds)
+    subject = forward_of(name or getattr(fn, "__name__", type(fn).__name__), fn, inputs)
+    output, first_ns = first_call(subject, perf_counter_ns if timer is None else timer.now_ns)
+    agreed = _agreed(subject.name, output, inputs, reference, tolerance)
+    chosen = timer or timer_for(device_of(inputs, output), cache)
+    del output  # its memory is needed below
+    work = work_of(bytes_moved, flops, inputs, chosen.device)
+    (taken,) = take([subject], chosen, wanted)
+    with chosen.on_device():
+        return measured(
+            taken,
+            chosen,
+            work,
+            environment(chosen.device),
+            floor_ns=chosen.floor_ns(),
+            state=state_of(subject, chosen),
+            first_call_us=first_ns / 1000,
+            agreement=agreed,
+        )
+
+
+def effort(trials: int | None, seconds: float) -> Effort:
+    """Check how long to measure.
+
+    Raises:
+        ConfigError: fewer than two trials, or no time at all.
+    """
+    if trials is not None and (not isinstance(trials, int) or trials < 2):
+        raise ConfigError(f"trials={trials!r} is not allowed; pass a whole number from 2, or None")
+    if not seconds > 0:
+        raise ConfigError(f"seconds={seconds!r} is not allowed; pass a positive number")
+    return Effort(trials, seconds)
+
+
+def _agreed(
+    name: str,
+    output: Any,
+    inputs: Sequence[Any],
+    reference: Callable[..., Any] | None,
+    tolerance: float | None,
+) -> Agreement | None:
+    if reference is None:
+        return None
+    wanted = expected(lambda given: reference(*given), inputs, reference(*inputs))
+    found = agreement(output, wanted, tolerance=tolerance)
+    if not found.ok:
+        raise BenchmarkError(
+            f"{name} does not give what the reference gives, so it gets no time: {found.reason}"
+        )
+    return found

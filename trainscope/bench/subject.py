@@ -1,0 +1,90 @@
+"""What is timed: one call, and what has to be done before it that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trainscope.errors import ConfigError
+
+__all__ = ["Subject", "backward_of", "forward_of"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """``call`` is timed; ``prepare``, where there is one, runs untimed before each call."""
+
+    name: str
+    call: Callable[[], Any]
+    prepare: Callable[[], None] | None = None
+
+
+def forward_of(name: str, fn: Callable[..., Any], inputs: Sequence[Any]) -> Subject:
+    """The call of ``fn`` on ``inputs``."""
+    return Subject(name, partial(fn, *inputs))
+
+
+def backward_of(name: str, fn: Callable[..., Any], inputs: Sequence[Any]) -> Subject:
+    """The gradients alone: a new forward before each call is not timed.
+
+    The gradients are those of the inputs that require one, or of all floating-point inputs where
+    none does, for an output gradient that is random and always the same.
+
+    Raises:
+        ConfigError: no input is a floating-point tensor, or the output does not depend on one.
+    """
+    wanted = [torch.is_tensor(each) and each.requires_grad for each in inputs]
+    if not any(wanted):
+        wanted = [torch.is_tensor(each) and each.is_floating_point() for each in inputs]
+    if not any(wanted):
+        raise ConfigError(
+            f"inputs of {name!r} hold no floating-point tensor, so there is no gradient to time; "
+            "pass at least one"
+        )
+    arguments = [
+        each.detach().requires_grad_() if want else each
+        for each, want in zip(inputs, wanted, strict=True)
+    ]
+    leaves = [each for each, want in zip(arguments, wanted, strict=True) if want]
+    pending: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
+    grads: list[torch.Tensor] = []
+
+    def prepare() -> None:
+        outputs = _differentiable(name, fn(*arguments))
+        if not grads:
+            grads.extend(_output_grads(outputs))
+        pending[:] = [(outputs, grads)]
+
+    def call() -> tuple[torch.Tensor | None, ...]:
+        outputs, with_grads = pending.pop()
+        return torch.autograd.grad(outputs, leaves, with_grads, allow_unused=True)
+
+    return Subject(name, call, prepare)
+
+
+def _differentiable(name: str, output: Any) -> list[torch.Tensor]:
+    leaves = pytree.tree_leaves(output)
+    found = [each for each in leaves if torch.is_tensor(each) and each.requires_grad]
+    if not found:
+        raise ConfigError(
+            f"the output of {name!r} requires no gradient, so there is no backward to time; "
+            "return a tensor computed from the inputs, outside torch.no_grad"
+        )
+    return found
+
+
+def _output_grads(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The same values for every function and in every dtype."""
+    made = []
+    for index, output in enumerate(outputs):
+        generator = torch.Generator(output.device).manual_seed(index)
+        shape, device = output.shape, output.device
+        noise = torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+        # bfloat16 has the fewest digits, so every dtype holds these values exactly
+        made.append(noise.to(torch.bfloat16).to(output.dtype))
+    return made

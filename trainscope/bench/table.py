@@ -1,0 +1,170 @@
+"""Results as text: one row a function, then what must be said beside the times."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from io import StringIO
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from trainscope.bench.model import (
+    Comparison,
+    Environment,
+    Measurement,
+    Ratio,
+    Roofline,
+    Scaling,
+    Spread,
+)
+from trainscope.bench.time_text import time_text
+
+__all__ = ["show", "text_of"]
+
+_NO_TERMINAL = (120, 24)
+_FLAGGED = "yellow"
+_REFUSED = "red"
+
+
+def text_of(result: Comparison | Measurement | Scaling, *, width: int | None = None) -> str:
+    """The result as plain text; as wide as the terminal, 120 columns where there is none."""
+    file = StringIO()
+    if width is None:
+        width = shutil.get_terminal_size(_NO_TERMINAL).columns
+    show(result, Console(file=file, width=width, color_system=None, force_terminal=False))
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def show(result: Comparison | Measurement | Scaling, console: Console) -> None:
+    """Print the result to a console, in its width and colours."""
+    for part in _parts(result):
+        console.print(part, highlight=False, markup=False)
+
+
+def _parts(result: Comparison | Measurement | Scaling) -> Iterator[RenderableType]:
+    if isinstance(result, Scaling):
+        yield _points(result)
+        yield Text(result.verdict)
+    else:
+        rows = (result,) if isinstance(result, Measurement) else result.rows
+        copy = None if isinstance(result, Measurement) else result.copy_of_bytes
+        yield _times(rows if copy is None else (*rows, copy), _title(result))
+        yield from _remarks(rows)
+    yield Text(_where(result.environment), style="dim")
+
+
+def _title(result: Comparison | Measurement) -> str | None:
+    return result.name or None if isinstance(result, Comparison) else None
+
+
+def _times(rows: Sequence[Measurement], title: str | None) -> Table:
+    rates = any(row.roofline is not None for row in rows)
+    copies = any(row.of_copy is not None for row in rows)
+    ratios = any(row.ratio is not None for row in rows)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("", overflow="fold")
+    headings = ["median", "p10 to p90", "mean"]
+    headings += ["rate", "roofline"] if rates else []
+    headings += ["of copy"] if copies else []
+    headings += ["times faster"] if ratios else []
+    headings += ["CPU", "naive", "memory"]
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        if row.time is None:
+            table.add_row(Text(row.name), Text("refused", style=_REFUSED))
+            continue
+        cells = [
+            time_text(row.time.median_us),
+            f"{time_text(row.time.p10_us)} to {time_text(row.time.p90_us)}",
+            _mean(row.time),
+        ]
+        cells += [_rate(row.roofline), _share(row.roofline)] if rates else []
+        cells += [_percent(row.of_copy)] if copies else []
+        cells += [_times_faster(row.ratio)] if ratios else []
+        cells += [_time(row.cpu_us), _time(row.first_call_us), _memory(row.memory_peak_bytes)]
+        style = _FLAGGED if row.flags else ""
+        table.add_row(Text(row.name, style=style), *(Text(cell) for cell in cells))
+    return table
+
+
+def _remarks(rows: Sequence[Measurement]) -> Iterator[Text]:
+    for row in rows:
+        if row.refused is not None:
+            yield Text(f"{row.name}: refused, {row.refused}", style=_REFUSED)
+        for flag in row.flags:
+            yield Text(f"{row.name}: {flag.code}: {flag.text}", style=_FLAGGED)
+        naive_us, time = row.first_call_us, row.time
+        on_gpu = row.timer == "cuda-events"
+        if on_gpu and time is not None and naive_us is not None and naive_us < time.median_us / 2:
+            claimed = time.median_us / naive_us
+            yield Text(
+                f"{row.name}: one call without warm-up and sync would have claimed "
+                f"{time_text(naive_us)}, {claimed:.3g} times faster than it is",
+                style="dim",
+            )
+        checked = row.agreement
+        if checked is not None and checked.ok and checked.reason is not None:
+            yield Text(f"{row.name}: checked by tolerance only, {checked.reason}", style="dim")
+
+
+def _points(result: Scaling) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("size", "work", "time", "median"):
+        table.add_column(heading, justify="right")
+    for point in result.points:
+        table.add_row(
+            f"{point.size:g}",
+            f"{point.work:.3g}x",
+            f"{point.time:.3g}x",
+            time_text(point.median_us),
+        )
+    return table
+
+
+def _time(us: float | None) -> str:
+    return "" if us is None else time_text(us)
+
+
+def _mean(time: Spread) -> str:
+    low, high = time.mean_ci95_us
+    return f"{time_text(time.mean_us)} ±{(high - low) / 2 / time.mean_us:.1%}"
+
+
+def _rate(roofline: Roofline | None) -> str:
+    if roofline is None:
+        return ""
+    if roofline.bound == "compute" and roofline.tflop_s is not None:
+        return f"{roofline.tflop_s:.4g} TFLOP/s"
+    return f"{roofline.gb_s:.4g} GB/s"
+
+
+def _share(roofline: Roofline | None) -> str:
+    return "" if roofline is None else f"{roofline.share:.1%}"
+
+
+def _percent(ratio: Ratio | None) -> str:
+    return "" if ratio is None else f"{ratio.value:.1%}"
+
+
+def _times_faster(ratio: Ratio | None) -> str:
+    return "" if ratio is None else f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+
+
+def _memory(size: int | None) -> str:
+    return "" if size is None else f"{size / 2**20:.4g} MiB"
+
+
+def _where(here: Environment) -> str:
+    parts = [
+        here.device,
+        f"torch {here.torch}",
+        None if here.cuda is None else f"CUDA {here.cuda}",
+        None if here.driver is None else f"driver {here.driver}",
+        None if here.triton is None else f"triton {here.triton}",
+        f"trainscope {here.trainscope}",
+        here.date,
+    ]
+    return " · ".join(part for part in parts if part)

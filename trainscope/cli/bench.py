@@ -1,0 +1,129 @@
+"""``trainscope bench``: time the benchmarks that installed packages offer. Help needs no torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from trainscope.bench.entry_points import Benchmark
+    from trainscope.bench.model import Comparison
+
+__all__ = ["bench"]
+
+JSON_SCHEMA_VERSION = 1
+
+
+def bench(
+    name: Annotated[
+        str | None, typer.Argument(help="A benchmark; without one, those that are installed.")
+    ] = None,
+    filter: Annotated[
+        str, typer.Option("--filter", help="Only the cases whose name contains this.")
+    ] = "",
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where to make the inputs: cpu, cuda or cuda:1. [default: a GPU if any]"),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(help="How long to time each function; slow ones take longer.")
+    ] = 0.5,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write every result to this file too.")
+    ] = None,
+    remeasure: Annotated[
+        bool, typer.Option("--remeasure", help="Measure this device's ceilings anew, first.")
+    ] = False,
+) -> None:
+    """Time a benchmark's functions in turn, each only once its outputs agree with the reference.
+
+    The exit status is 1 when a function was refused or is not believable.
+    """
+    from trainscope.bench.entry_points import found
+    from trainscope.errors import TrainscopeError
+
+    if name is None:
+        for each in found().values():
+            typer.echo(f"{each.name}  {each.value}")
+        if not found():
+            typer.echo(
+                "no benchmarks are installed; a package offers them in trainscope.benchmarks"
+            )
+        return
+    try:
+        results = _run(name, filter, device, seconds, json_file, remeasure=remeasure)
+    except TrainscopeError as error:
+        typer.echo(f"trainscope bench: {error}", err=True)
+        raise typer.Exit(2) from None
+    if any(_bad(result) for result in results):
+        raise typer.Exit(1)
+
+
+def _run(
+    name: str,
+    part: str,
+    device: str | None,
+    seconds: float,
+    json_file: Path | None,
+    *,
+    remeasure: bool,
+) -> list[Comparison]:
+    from rich.console import Console
+
+    from trainscope.bench.cases import place_of, run_case, select
+    from trainscope.bench.table import show, text_of
+
+    place = place_of(device)
+    cases: list[Benchmark] = select(name, part, place)
+    if remeasure:
+        _remeasure(place)
+    results: list[Comparison] = []
+    for case in cases:
+        result = run_case(case, place, seconds=seconds)
+        results.append(result)
+        if sys.stdout.isatty():
+            show(result, Console())
+        else:
+            typer.echo(text_of(result), nl=False)
+        typer.echo()
+        if json_file is not None:  # after each, so that an interrupted run keeps what it has
+            _write(json_file, name, results)
+    return results
+
+
+def _remeasure(place: Any) -> None:
+    import torch
+
+    from trainscope.bench.ceilings import ceiling
+
+    ceiling("copy", place, remeasure=True)
+    for dtype in (torch.bfloat16, torch.float32):
+        ceiling("matmul", place, dtype, remeasure=True)
+
+
+def _write(file: Path, name: str, results: list[Comparison]) -> None:
+    from trainscope.errors import ConfigError
+
+    document = {
+        "schema_version": JSON_SCHEMA_VERSION,
+        "benchmark": name,
+        "results": [result.model_dump(mode="json") for result in results],
+    }
+    try:
+        file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"--json {file} cannot be written: {error.strerror}; name a file in a directory that "
+            "exists"
+        ) from None
+
+
+def _bad(result: Comparison) -> bool:
+    return any(
+        row.refused is not None or any(flag.code == "not-believable" for flag in row.flags)
+        for row in result.rows
+    )
