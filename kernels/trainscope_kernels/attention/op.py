@@ -1,0 +1,161 @@
+"""flash_attention: what a user calls, and the registered ops behind it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from trainscope_kernels.attention import run
+from trainscope_kernels.attention.checks import (
+    check_impl,
+    check_same_kind,
+    check_shapes,
+    full_mask,
+    number_of,
+    refuse,
+)
+from trainscope_kernels.attention.masking import band_of
+from trainscope_kernels.impls import require_triton, triton_reason
+from trainscope_kernels.registry import define, define_backward
+
+__all__ = ["attention_op", "flash_attention", "in_autocast_dtype", "pick_impl"]
+
+
+def flash_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: str | bool | None = None,
+    scale: float | None = None,
+    window: tuple[int, int] | None = None,
+    softcap: float | None = None,
+    mask: torch.Tensor | None = None,
+    impl: str = "auto",
+    return_lse: bool = False,
+    deterministic: bool = False,
+    **not_offered: object,
+) -> Any:
+    """Softmax attention, ``softmax(scale * q @ k^T) @ v``, without the score matrix in memory.
+
+    q: (batch, heads, queries, head_dim); k: (batch, key heads, keys, head_dim); v: (batch, key
+    heads, keys, value dim). Query heads are a multiple of key heads (GQA, MQA); both dims 1 to
+    256; float16, bfloat16, float32, float64; any strides.
+    causal: None; "top-left": query i sees keys up to i, as scaled_dot_product_attention's
+    is_causal; "bottom-right": the last query sees all keys, as in flash-attn; True where the
+    lengths are equal, so that both are the same.
+    scale: of the scores; None is ``1 / sqrt(head_dim)``.
+    window: (left, right) keys seen before and after the query's own; -1 leaves a side open. With
+    ``causal`` both hold, counted the same way; without it, from the end, as in flash-attn.
+    softcap: scores become ``softcap * tanh(score / softcap)``, before any mask.
+    mask: broadcasts to (batch, heads, queries, keys); boolean (True may be seen) or added to the
+    scores. It gets no gradient.
+    impl: "triton" (CUDA, compute capability 8.0 and newer; no float64), "reference" (eager torch,
+    any device, holds the scores), or "auto": "triton" where it can run, else "reference".
+    return_lse: also return the natural-log LSE of the scores, (batch, heads, queries), float32
+    (float64 for float64), differentiable.
+    deterministic: the same bits every run; what is here is so in any case.
+
+    Returns (batch, heads, queries, value dim), in the memory order of q where its heads lie
+    inside its sequence. A query that sees no key gets 0, LSE -inf, and no gradient. There is no
+    dropout. Raises ArgumentError and ImplUnavailableError.
+    """
+    if not_offered:
+        refuse(not_offered)
+    if torch.is_autocast_enabled(q.device.type):
+        q, k, v = in_autocast_dtype(q, k, v)
+    check_same_kind(q, k, v)
+    check_shapes(q.shape, k.shape, v.shape)
+    if causal is None and window is None:
+        left, right, from_end = -1, -1, False
+    else:
+        left, right, from_end = band_of(causal, window, q.shape[2] == k.shape[2])
+    out, lse = attention_op(
+        q,
+        k,
+        v,
+        None if mask is None else full_mask(mask, q, k),
+        None,
+        None,
+        1.0 / math.sqrt(q.shape[3]) if scale is None else number_of("scale", scale, 1.0),
+        0.0 if softcap is None else number_of("softcap", softcap, 0.0),
+        left,
+        right,
+        from_end,
+        pick_impl(impl, q),
+    )
+    return (out, lse) if return_lse else out
+
+
+def in_autocast_dtype(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors in autocast's dtype, as scaled_dot_product_attention takes them there."""
+    dtype = torch.get_autocast_dtype(tensors[0].device.type)
+    return [x if x.dtype == torch.float64 else x.to(dtype) for x in tensors]
+
+
+def pick_impl(impl: str, q: torch.Tensor) -> str:
+    """The impl that runs for ``impl`` on this tensor; raises where that one cannot."""
+    if impl == "auto":
+        usable = q.is_cuda and q.dtype != torch.float64 and triton_reason(q.device) is None
+        return "triton" if usable else "reference"
+    check_impl(impl)
+    if impl == "triton":
+        require_triton(q.device)
+        run.require_dtype(q)
+    return impl
+
+
+def _save(ctx: Any, arguments: tuple[Any, ...], outputs: tuple[torch.Tensor, ...]) -> None:
+    ctx.save_for_backward(*arguments[:6], *outputs)
+    ctx.settings = arguments[6:]
+    # an output that nothing was made from has gradient None, not a tensor of zeros
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, grad_out: torch.Tensor | None, grad_lse: torch.Tensor | None) -> Any:
+    needs_q, needs_k, needs_v = ctx.needs_input_grad[:3]
+    q, k, v, mask, cu_q, cu_k, out, lse = ctx.saved_tensors
+    if grad_out is None:
+        grad_out = out.new_zeros(()).expand_as(out)
+    grads = _backward_op(
+        grad_out,
+        grad_lse,
+        q,
+        k,
+        v,
+        mask,
+        cu_q,
+        cu_k,
+        out,
+        lse,
+        *ctx.settings,
+        needs_q,
+        needs_k or needs_v,
+    )
+    wanted = (needs_q, needs_k, needs_v)
+    return (
+        *(grad if want else None for grad, want in zip(grads, wanted, strict=True)),
+        *(None,) * 9,
+    )
+
+
+_backward_op = define_backward(
+    "flash_attention_backward(Tensor grad_out, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, "
+    "Tensor? mask, Tensor? cu_q, Tensor? cu_k, Tensor out, Tensor lse, float scale, "
+    "float softcap, int left, int right, bool from_end, str impl, bool of_q, bool of_kv) "
+    "-> (Tensor, Tensor, Tensor)",
+    run=run.backward,
+    fake=run.fake_backward,
+    of="flash_attention",
+)
+attention_op = define(
+    "flash_attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? cu_q, Tensor? cu_k, "
+    "float scale, float softcap, int left, int right, bool from_end, str impl) "
+    "-> (Tensor, Tensor)",
+    run=run.forward,
+    fake=run.fake_forward,
+    save=_save,
+    backward=_backward,
+)

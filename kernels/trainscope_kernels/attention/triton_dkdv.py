@@ -1,0 +1,265 @@
+"""FlashAttention backward for keys and values: one program a tile of keys, over all its queries.
+
+Scores are made anew, transposed, from the LSE; the query heads of a group are summed here, so
+each gradient has one writer: no atomics, the same bits every run.
+"""
+
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false
+# (what @triton.jit adds to a function, and loops over tl.static_range, are not in Triton's types)
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from trainscope_kernels.attention.tile_sizes import Tile, dkdv_tile
+from trainscope_kernels.attention.triton_delta import load_lse
+from trainscope_kernels.attention.triton_launch import (
+    NO_STRIDES,
+    Call,
+    current_device,
+    flags,
+    tile_count,
+)
+from trainscope_kernels.attention.triton_scores import (
+    LOG2E,
+    add_mask,
+    block_limits,
+    in_band,
+    soft_tanh,
+)
+from trainscope_kernels.attention.triton_tiles import (
+    load_rows,
+    packed_sequence,
+    store_rows,
+    tile_and_head,
+)
+
+__all__ = ["attention_dkdv", "dkdv"]
+
+
+@triton.jit(
+    do_not_specialize=[
+        "n_q", "n_k", "heads", "group", "instances", "tiles", "sequences", "together",
+        "left", "right",
+    ]
+)  # fmt: skip
+def attention_dkdv(
+    q,
+    k,
+    v,
+    mask,
+    grad_out,
+    lse,
+    row_term,
+    grad_k,
+    grad_v,
+    cu_q,
+    cu_k,
+    q_strides,
+    k_strides,
+    v_strides,
+    mask_strides,
+    grad_strides,
+    grad_k_strides,
+    grad_v_strides,
+    n_q,
+    n_k,
+    heads,
+    group,
+    instances,
+    tiles,
+    sequences,
+    together,
+    scale,
+    softcap,
+    left,
+    right,
+    VARLEN: tl.constexpr,
+    MASK: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    HAS_LEFT: tl.constexpr,
+    HAS_RIGHT: tl.constexpr,
+    FROM_END: tl.constexpr,
+    RAGGED: tl.constexpr,
+    DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK_VALUE: tl.constexpr,
+    OFFSET: tl.constexpr,
+    WIDE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One program: BLOCK_N keys of one key head; ``heads`` counts key heads here."""
+    tile, instance = tile_and_head(tl.program_id(0), tiles, instances, together)
+    batch = (instance // heads).to(tl.int64)
+    head = (instance % heads).to(tl.int64)
+    # rows of all packed sequences: the distance between two heads of the LSE
+    lse_rows = n_q.to(tl.int64)
+    q += batch * q_strides[0]
+    grad_out += batch * grad_strides[0]
+    k += batch * k_strides[0] + head * k_strides[1]
+    v += batch * v_strides[0] + head * v_strides[1]
+    grad_k += batch * grad_k_strides[0] + head * grad_k_strides[1]
+    grad_v += batch * grad_v_strides[0] + head * grad_v_strides[1]
+    if VARLEN:
+        tile, q_from, n_q, k_from, n_k = packed_sequence(
+            tile, cu_k, cu_q, cu_k, n_q, n_k, sequences, BLOCK_N
+        )
+        q += q_from.to(tl.int64) * q_strides[2]
+        grad_out += q_from.to(tl.int64) * grad_strides[2]
+        k += k_from.to(tl.int64) * k_strides[2]
+        v += k_from.to(tl.int64) * v_strides[2]
+        grad_k += k_from.to(tl.int64) * grad_k_strides[2]
+        grad_v += k_from.to(tl.int64) * grad_v_strides[2]
+        lse += q_from
+        row_term += q_from
+    first = tile * BLOCK_N
+    if first >= n_k:
+        return
+    shift = 0
+    if FROM_END:
+        shift = n_k - n_q
+    # seen from the keys, the band's two sides change places
+    limits = block_limits(
+        first, first + BLOCK_N - 1, n_q, -shift, right, left,
+        BLOCK_M, HAS_RIGHT, HAS_LEFT, MASK != "none",
+    )  # fmt: skip
+    keys = (first + tl.arange(0, BLOCK_N))[:, None]
+    k_tile = load_rows(
+        k, first, n_k, k_strides[2], k_strides[3], BLOCK_N, DIM, BLOCK_DIM, True, OFFSET
+    )
+    v_tile = load_rows(
+        v, first, n_k, v_strides[2], v_strides[3], BLOCK_N, VALUE_DIM, BLOCK_VALUE, True, OFFSET
+    )
+    acc_k = tl.zeros([BLOCK_N, BLOCK_DIM], WIDE)
+    acc_v = tl.zeros([BLOCK_N, BLOCK_VALUE], WIDE)
+    for member in range(group):
+        q_head = head * group + member
+        of_head = (batch * heads * group + q_head) * lse_rows
+        # the queries in three parts: those that need a mask before, none, and a mask again
+        for part in tl.static_range(3):
+            if (
+                (part == 0 and HAS_RIGHT and MASK == "none")
+                or (part == 1 and MASK == "none")
+                or (part == 2 and (HAS_LEFT or RAGGED or MASK != "none"))
+            ):
+                # unpipelined beside the loop without a mask for the reason given in the forward
+                for start in tl.range(
+                    limits[part],
+                    limits[part + 1],
+                    BLOCK_M,
+                    num_stages=1 if part != 1 and MASK == "none" else None,
+                ):
+                    q_tile = load_rows(
+                        q + q_head * q_strides[1], start, n_q, q_strides[2], q_strides[3],
+                        BLOCK_M, DIM, BLOCK_DIM, part != 1, OFFSET,
+                    )  # fmt: skip
+                    rows = start + tl.arange(0, BLOCK_M)
+                    s = tl.dot(k_tile, q_tile.T, input_precision=PRECISION, out_dtype=WIDE)
+                    if SOFTCAP:
+                        capped = soft_tanh(s * (scale / softcap))
+                        s = capped * (softcap * LOG2E)
+                    else:
+                        s = s * (scale * LOG2E)
+                    if part != 1:
+                        queries = rows[None, :]
+                        visible = in_band(
+                            queries, keys, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT
+                        )
+                        if MASK != "none":
+                            of_mask = mask + batch * mask_strides[0] + q_head * mask_strides[1]
+                            s, visible = add_mask(
+                                s, visible, of_mask, queries, keys, n_q, n_k,
+                                mask_strides[2], mask_strides[3], MASK == "add",
+                            )  # fmt: skip
+                    p = tl.exp2(s - load_lse(lse + of_head, rows, n_q)[None, :])
+                    if part != 1:
+                        # a hidden score may lie far above the LSE: its exp2 can be inf
+                        p = tl.where(visible, p, 0.0)
+                    grad_tile = load_rows(
+                        grad_out + q_head * grad_strides[1], start, n_q,
+                        grad_strides[2], grad_strides[3],
+                        BLOCK_M, VALUE_DIM, BLOCK_VALUE, part != 1, OFFSET,
+                    )  # fmt: skip
+                    acc_v = tl.dot(
+                        p.to(grad_tile.dtype), grad_tile, acc_v,
+                        input_precision=PRECISION, out_dtype=WIDE,
+                    )  # fmt: skip
+                    grad_p = tl.dot(v_tile, grad_tile.T, input_precision=PRECISION, out_dtype=WIDE)
+                    term = tl.load(row_term + of_head + rows, mask=rows < n_q, other=0.0)
+                    grad_s = p * (grad_p - term[None, :])
+                    if SOFTCAP:
+                        grad_s = grad_s * (1.0 - capped * capped)
+                    acc_k = tl.dot(
+                        grad_s.to(q_tile.dtype), q_tile, acc_k,
+                        input_precision=PRECISION, out_dtype=WIDE,
+                    )  # fmt: skip
+    store_rows(
+        grad_k, acc_k * scale, first, n_k, grad_k_strides[2], BLOCK_N, DIM, BLOCK_DIM, OFFSET
+    )
+    store_rows(
+        grad_v, acc_v, first, n_k, grad_v_strides[2], BLOCK_N, VALUE_DIM, BLOCK_VALUE, OFFSET
+    )
+
+
+def dkdv(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lse: torch.Tensor,
+    row_term: torch.Tensor,
+    grad_k: torch.Tensor,
+    grad_v: torch.Tensor,
+    call: Call,
+    tile: Tile | None = None,
+) -> None:
+    """Fill ``grad_k`` and ``grad_v``, shaped like k and v, their last dimension dense."""
+    tile = tile or dkdv_tile(q, v)
+    batch, heads, n_k, _ = k.shape
+    n_q = q.shape[2]
+    tiles = tile_count(n_k, tile.keys, call.cu_k)
+    settings = flags(call, q, k, v, grad_out, grad_k, grad_v)
+    with current_device(q):
+        attention_dkdv[(tiles * batch * heads,)](
+            q,
+            k,
+            v,
+            call.mask,
+            grad_out,
+            lse,
+            row_term,
+            grad_k,
+            grad_v,
+            call.cu_q,
+            call.cu_k,
+            q.stride(),
+            k.stride(),
+            v.stride(),
+            NO_STRIDES if call.mask is None else call.mask.stride(),
+            grad_out.stride(),
+            grad_k.stride(),
+            grad_v.stride(),
+            n_q,
+            n_k,
+            heads,
+            q.shape[1] // heads,
+            batch * heads,
+            tiles,
+            0 if call.cu_k is None else call.cu_k.shape[0] - 1,
+            1,
+            call.scale,
+            call.softcap,
+            call.band.left,
+            call.band.right,
+            RAGGED=call.cu_q is not None or n_q % tile.queries != 0,
+            BLOCK_M=tile.queries,
+            BLOCK_N=tile.keys,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+            **settings,
+        )

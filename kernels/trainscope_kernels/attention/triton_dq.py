@@ -1,0 +1,243 @@
+"""FlashAttention backward for queries: one program a tile of queries, over all keys it sees."""
+
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false
+# (what @triton.jit adds to a function, and loops over tl.static_range, are not in Triton's types)
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from trainscope_kernels.attention.tile_sizes import Tile, dq_tile
+from trainscope_kernels.attention.triton_delta import load_lse
+from trainscope_kernels.attention.triton_launch import (
+    NO_STRIDES,
+    Call,
+    current_device,
+    flags,
+    tile_count,
+)
+from trainscope_kernels.attention.triton_scores import (
+    LOG2E,
+    add_mask,
+    block_limits,
+    in_band,
+    soft_tanh,
+)
+from trainscope_kernels.attention.triton_tiles import (
+    load_rows,
+    packed_sequence,
+    store_rows,
+    tile_and_head,
+)
+
+__all__ = ["attention_dq", "dq"]
+
+
+@triton.jit(
+    do_not_specialize=[
+        "n_q", "n_k", "heads", "group", "instances", "tiles", "sequences", "together",
+        "left", "right",
+    ]
+)  # fmt: skip
+def attention_dq(
+    q,
+    k,
+    v,
+    mask,
+    grad_out,
+    lse,
+    row_term,
+    grad_q,
+    cu_q,
+    cu_k,
+    q_strides,
+    k_strides,
+    v_strides,
+    mask_strides,
+    grad_strides,
+    grad_q_strides,
+    n_q,
+    n_k,
+    heads,
+    group,
+    instances,
+    tiles,
+    sequences,
+    together,
+    scale,
+    softcap,
+    left,
+    right,
+    VARLEN: tl.constexpr,
+    MASK: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    HAS_LEFT: tl.constexpr,
+    HAS_RIGHT: tl.constexpr,
+    FROM_END: tl.constexpr,
+    RAGGED: tl.constexpr,
+    DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK_VALUE: tl.constexpr,
+    OFFSET: tl.constexpr,
+    WIDE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One program: BLOCK_M queries of one head."""
+    tile, instance = tile_and_head(tl.program_id(0), tiles, instances, together)
+    batch = (instance // heads).to(tl.int64)
+    head = (instance % heads).to(tl.int64)
+    lse += instance.to(tl.int64) * n_q
+    row_term += instance.to(tl.int64) * n_q
+    q += batch * q_strides[0] + head * q_strides[1]
+    k += batch * k_strides[0] + (head // group) * k_strides[1]
+    v += batch * v_strides[0] + (head // group) * v_strides[1]
+    grad_out += batch * grad_strides[0] + head * grad_strides[1]
+    grad_q += batch * grad_q_strides[0] + head * grad_q_strides[1]
+    if MASK != "none":
+        mask += batch * mask_strides[0] + head * mask_strides[1]
+    if VARLEN:
+        tile, q_from, n_q, k_from, n_k = packed_sequence(
+            tile, cu_q, cu_q, cu_k, n_q, n_k, sequences, BLOCK_M
+        )
+        q += q_from.to(tl.int64) * q_strides[2]
+        k += k_from.to(tl.int64) * k_strides[2]
+        v += k_from.to(tl.int64) * v_strides[2]
+        grad_out += q_from.to(tl.int64) * grad_strides[2]
+        grad_q += q_from.to(tl.int64) * grad_q_strides[2]
+        lse += q_from
+        row_term += q_from
+    elif HAS_RIGHT:
+        # under a causal mask the last queries see the most keys: longest first
+        tile = tiles - 1 - tile
+    first = tile * BLOCK_M
+    if first >= n_q:
+        return
+    shift = 0
+    if FROM_END:
+        shift = n_k - n_q
+    limits = block_limits(
+        first, first + BLOCK_M - 1, n_k, shift, left, right,
+        BLOCK_N, HAS_LEFT, HAS_RIGHT, MASK != "none",
+    )  # fmt: skip
+    rows = first + tl.arange(0, BLOCK_M)
+    queries = rows[:, None]
+    q_tile = load_rows(
+        q, first, n_q, q_strides[2], q_strides[3], BLOCK_M, DIM, BLOCK_DIM, True, OFFSET
+    )
+    grad_tile = load_rows(
+        grad_out, first, n_q, grad_strides[2], grad_strides[3],
+        BLOCK_M, VALUE_DIM, BLOCK_VALUE, True, OFFSET,
+    )  # fmt: skip
+    lse_rows = load_lse(lse, rows, n_q)[:, None]
+    terms = tl.load(row_term + rows, mask=rows < n_q, other=0.0)[:, None]
+    acc = tl.zeros([BLOCK_M, BLOCK_DIM], WIDE)
+    # the keys in three parts: those that need a mask before, none, and a mask again
+    for part in tl.static_range(3):
+        if (
+            (part == 0 and HAS_LEFT and MASK == "none")
+            or (part == 1 and MASK == "none")
+            or (part == 2 and (HAS_RIGHT or RAGGED or MASK != "none"))
+        ):
+            # unpipelined beside the loop without a mask for the reason given in the forward
+            for start in tl.range(
+                limits[part],
+                limits[part + 1],
+                BLOCK_N,
+                num_stages=1 if part != 1 and MASK == "none" else None,
+            ):
+                k_tile = load_rows(
+                    k, start, n_k, k_strides[2], k_strides[3],
+                    BLOCK_N, DIM, BLOCK_DIM, part != 1, OFFSET,
+                )  # fmt: skip
+                v_tile = load_rows(
+                    v, start, n_k, v_strides[2], v_strides[3],
+                    BLOCK_N, VALUE_DIM, BLOCK_VALUE, part != 1, OFFSET,
+                )  # fmt: skip
+                s = tl.dot(q_tile, k_tile.T, input_precision=PRECISION, out_dtype=WIDE)
+                grad_p = tl.dot(grad_tile, v_tile.T, input_precision=PRECISION, out_dtype=WIDE)
+                if SOFTCAP:
+                    capped = soft_tanh(s * (scale / softcap))
+                    s = capped * (softcap * LOG2E)
+                else:
+                    s = s * (scale * LOG2E)
+                if part != 1:
+                    keys = (start + tl.arange(0, BLOCK_N))[None, :]
+                    visible = in_band(queries, keys, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT)
+                    if MASK != "none":
+                        s, visible = add_mask(
+                            s, visible, mask, queries, keys, n_q, n_k,
+                            mask_strides[2], mask_strides[3], MASK == "add",
+                        )  # fmt: skip
+                p = tl.exp2(s - lse_rows)
+                if part != 1:
+                    # a hidden score may lie far above the LSE: its exp2 can be inf
+                    p = tl.where(visible, p, 0.0)
+                grad_s = p * (grad_p - terms)
+                if SOFTCAP:
+                    grad_s = grad_s * (1.0 - capped * capped)
+                acc = tl.dot(
+                    grad_s.to(k_tile.dtype), k_tile, acc,
+                    input_precision=PRECISION, out_dtype=WIDE,
+                )  # fmt: skip
+    store_rows(grad_q, acc * scale, first, n_q, grad_q_strides[2], BLOCK_M, DIM, BLOCK_DIM, OFFSET)
+
+
+def dq(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lse: torch.Tensor,
+    row_term: torch.Tensor,
+    grad_q: torch.Tensor,
+    call: Call,
+    tile: Tile | None = None,
+) -> None:
+    """Fill ``grad_q``, shaped like q, its last dimension dense."""
+    tile = tile or dq_tile(q, v)
+    batch, heads, n_q, _ = q.shape
+    n_k = k.shape[2]
+    tiles = tile_count(n_q, tile.queries, call.cu_q)
+    settings = flags(call, q, k, v, grad_out, grad_q)
+    with current_device(q):
+        attention_dq[(tiles * batch * heads,)](
+            q,
+            k,
+            v,
+            call.mask,
+            grad_out,
+            lse,
+            row_term,
+            grad_q,
+            call.cu_q,
+            call.cu_k,
+            q.stride(),
+            k.stride(),
+            v.stride(),
+            NO_STRIDES if call.mask is None else call.mask.stride(),
+            grad_out.stride(),
+            grad_q.stride(),
+            n_q,
+            n_k,
+            heads,
+            heads // k.shape[1],
+            batch * heads,
+            tiles,
+            0 if call.cu_q is None else call.cu_q.shape[0] - 1,
+            1,
+            call.scale,
+            call.softcap,
+            call.band.left,
+            call.band.right,
+            RAGGED=call.cu_k is not None or n_k % tile.keys != 0,
+            BLOCK_M=tile.queries,
+            BLOCK_N=tile.keys,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+            **settings,
+        )

@@ -1,0 +1,244 @@
+"""FlashAttention forward in Triton: online softmax over tiles of keys, no score ever in memory."""
+
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false
+# (what @triton.jit adds to a function, and loops over tl.static_range, are not in Triton's types)
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from trainscope_kernels.attention.tile_sizes import Tile, forward_tile
+from trainscope_kernels.attention.triton_launch import (
+    NO_STRIDES,
+    Call,
+    current_device,
+    flags,
+    tile_count,
+)
+from trainscope_kernels.attention.triton_scores import (
+    LOG2E,
+    add_mask,
+    block_limits,
+    in_band,
+    soft_tanh,
+)
+from trainscope_kernels.attention.triton_tiles import (
+    load_rows,
+    packed_sequence,
+    store_rows,
+    tile_and_head,
+)
+
+__all__ = ["attention_forward", "forward"]
+
+
+@triton.jit(
+    do_not_specialize=[
+        "n_q", "n_k", "heads", "group", "instances", "tiles", "sequences", "together",
+        "left", "right",
+    ]
+)  # fmt: skip
+def attention_forward(
+    q,
+    k,
+    v,
+    mask,
+    out,
+    lse,
+    cu_q,
+    cu_k,
+    q_strides,
+    k_strides,
+    v_strides,
+    mask_strides,
+    out_strides,
+    n_q,
+    n_k,
+    heads,
+    group,
+    instances,
+    tiles,
+    sequences,
+    together,
+    scale,
+    softcap,
+    left,
+    right,
+    VARLEN: tl.constexpr,
+    MASK: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    FOLD: tl.constexpr,
+    HAS_LEFT: tl.constexpr,
+    HAS_RIGHT: tl.constexpr,
+    FROM_END: tl.constexpr,
+    RAGGED: tl.constexpr,
+    DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK_VALUE: tl.constexpr,
+    OFFSET: tl.constexpr,
+    WIDE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """One program: BLOCK_M queries of one head against all keys that they may see."""
+    tile, instance = tile_and_head(tl.program_id(0), tiles, instances, together)
+    batch = (instance // heads).to(tl.int64)
+    head = (instance % heads).to(tl.int64)
+    # lengths of the whole packed batch, for where the LSE of a head begins
+    lse += instance.to(tl.int64) * n_q
+    q += batch * q_strides[0] + head * q_strides[1]
+    k += batch * k_strides[0] + (head // group) * k_strides[1]
+    v += batch * v_strides[0] + (head // group) * v_strides[1]
+    out += batch * out_strides[0] + head * out_strides[1]
+    if MASK != "none":
+        mask += batch * mask_strides[0] + head * mask_strides[1]
+    if VARLEN:
+        tile, q_from, n_q, k_from, n_k = packed_sequence(
+            tile, cu_q, cu_q, cu_k, n_q, n_k, sequences, BLOCK_M
+        )
+        q += q_from.to(tl.int64) * q_strides[2]
+        k += k_from.to(tl.int64) * k_strides[2]
+        v += k_from.to(tl.int64) * v_strides[2]
+        out += q_from.to(tl.int64) * out_strides[2]
+        lse += q_from
+    elif HAS_RIGHT:
+        # under a causal mask the last queries see the most keys: longest first
+        tile = tiles - 1 - tile
+    first = tile * BLOCK_M
+    if first >= n_q:
+        return
+    shift = 0
+    if FROM_END:
+        shift = n_k - n_q
+    limits = block_limits(
+        first,
+        first + BLOCK_M - 1,
+        n_k,
+        shift,
+        left,
+        right,
+        BLOCK_N,
+        HAS_LEFT,
+        HAS_RIGHT,
+        MASK != "none",
+    )
+    rows = first + tl.arange(0, BLOCK_M)
+    queries = rows[:, None]
+    q_tile = load_rows(
+        q, first, n_q, q_strides[2], q_strides[3], BLOCK_M, DIM, BLOCK_DIM, True, OFFSET
+    )
+    # Where the scale is positive and nothing else touches the scores, it is applied in the fused
+    # multiply-add in front of exp2; elsewhere the scores must be final before their maximum.
+    factor = scale * LOG2E if FOLD else 1.0
+    top = tl.full([BLOCK_M], -float("inf"), WIDE)
+    total = tl.zeros([BLOCK_M], WIDE)
+    acc = tl.zeros([BLOCK_M, BLOCK_VALUE], WIDE)
+    # the keys in three parts: those that need a mask before, none, and a mask again
+    for part in tl.static_range(3):
+        if (
+            (part == 0 and HAS_LEFT and MASK == "none")
+            or (part == 1 and MASK == "none")
+            or (part == 2 and (HAS_RIGHT or RAGGED or MASK != "none"))
+        ):
+            # Two pipelined loops that hand the accumulator over make ptxas serialise every wgmma
+            # of both (C7515): beside the loop without a mask the short ones stay unpipelined.
+            for start in tl.range(
+                limits[part],
+                limits[part + 1],
+                BLOCK_N,
+                num_stages=1 if part != 1 and MASK == "none" else None,
+            ):
+                k_tile = load_rows(
+                    k, start, n_k, k_strides[2], k_strides[3],
+                    BLOCK_N, DIM, BLOCK_DIM, part != 1, OFFSET,
+                )  # fmt: skip
+                s = tl.dot(q_tile, k_tile.T, input_precision=PRECISION, out_dtype=WIDE)
+                if SOFTCAP:
+                    s = soft_tanh(s * (scale / softcap)) * (softcap * LOG2E)
+                elif not FOLD:
+                    s = s * (scale * LOG2E)
+                if part != 1:
+                    keys = (start + tl.arange(0, BLOCK_N))[None, :]
+                    visible = in_band(queries, keys, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT)
+                    if MASK != "none":
+                        s, visible = add_mask(
+                            s, visible, mask, queries, keys, n_q, n_k,
+                            mask_strides[2], mask_strides[3], MASK == "add",
+                        )  # fmt: skip
+                    s = tl.where(visible, s, -float("inf"))
+                new_top = tl.maximum(top, tl.max(s, 1) * factor)
+                # a row that has seen no key yet has maximum -inf, and -inf - -inf is NaN
+                base = tl.where(new_top == -float("inf"), 0.0, new_top) if part != 1 else new_top
+                p = tl.exp2(s * factor - base[:, None])
+                shrink = tl.exp2(top - base)
+                total = total * shrink + tl.sum(p, 1)
+                v_tile = load_rows(
+                    v, start, n_k, v_strides[2], v_strides[3],
+                    BLOCK_N, VALUE_DIM, BLOCK_VALUE, part != 1, OFFSET,
+                )  # fmt: skip
+                acc = acc * shrink[:, None]
+                acc = tl.dot(
+                    p.to(v_tile.dtype), v_tile, acc, input_precision=PRECISION, out_dtype=WIDE
+                )
+                top = new_top
+    seen = tl.where(total == 0, 1.0, total)
+    acc = acc / seen[:, None]
+    store_rows(out, acc, first, n_q, out_strides[2], BLOCK_M, VALUE_DIM, BLOCK_VALUE, OFFSET)
+    tl.store(lse + rows, (top + tl.log2(seen)) / LOG2E, mask=rows < n_q)
+
+
+def forward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    call: Call,
+    tile: Tile | None = None,
+) -> None:
+    """Fill ``out`` (batch, heads, queries, value dim) and ``lse`` (batch, heads, queries)."""
+    tile = tile or forward_tile(q, v)
+    batch, heads, n_q, _ = q.shape
+    n_k = k.shape[2]
+    tiles = tile_count(n_q, tile.queries, call.cu_q)
+    settings = flags(call, q, k, v, out)
+    simple = call.softcap == 0 and call.mask is None
+    with current_device(q):
+        attention_forward[(tiles * batch * heads,)](
+            q,
+            k,
+            v,
+            None if call.mask is None else call.mask,
+            out,
+            lse,
+            call.cu_q,
+            call.cu_k,
+            q.stride(),
+            k.stride(),
+            v.stride(),
+            NO_STRIDES if call.mask is None else call.mask.stride(),
+            out.stride(),
+            n_q,
+            n_k,
+            heads,
+            heads // k.shape[1],
+            batch * heads,
+            tiles,
+            0 if call.cu_q is None else call.cu_q.shape[0] - 1,
+            1,
+            call.scale,
+            call.softcap,
+            call.band.left,
+            call.band.right,
+            FOLD=simple and call.scale > 0 and settings["WIDE"] is tl.float32,
+            RAGGED=call.cu_k is not None or n_k % tile.keys != 0,
+            BLOCK_M=tile.queries,
+            BLOCK_N=tile.keys,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+            **settings,
+        )
