@@ -64,12 +64,14 @@ def launch_of(
     constants = {
         "LEVELS": levels,
         "UNIT": unit,
-        "LAST": rows.inner == 1,
+        "AXIS": 1 if rows.inner == 1 else 0,
         "WIDE": max(*numbers, reach, rows.rows * rows.columns) >= INT32_END,
         "ROWS": plan.rows,
         "COLUMNS": plan.columns,
         "SHARES": 1 << (shares - 1).bit_length(),
+        "KEEP": plan.keep,
         "num_warps": plan.warps,
+        "maxnreg": plan.registers,
     }
     if shares == 1:
         stages = ("whole",)

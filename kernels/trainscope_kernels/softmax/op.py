@@ -36,6 +36,10 @@ def softmax(
     Raises ArgumentError for a value that is not allowed and ImplUnavailableError where the impl
     asked for by name cannot run.
     """
+    if not isinstance(x, Tensor):
+        raise ArgumentError(f"x must be a tensor, got {type(x).__name__}")
+    if x.layout != torch.strided:
+        raise ArgumentError(f"x has layout {x.layout}; only strided tensors: use x.to_dense()")
     if x.dtype not in DTYPES:
         raise ArgumentError(
             f"x has dtype {x.dtype}; softmax takes float16, bfloat16, float32 and float64: "

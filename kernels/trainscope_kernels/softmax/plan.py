@@ -16,43 +16,58 @@ __all__ = ["MOST_TOGETHER", "Plan", "backward_plan", "forward_plan"]
 MOST_TOGETHER = 16
 """Programs that wait for one another must all fit on the GPU at once; the smallest slice of one
 (MIG) has 14 multiprocessors with room for two each."""
-FEW = 4096
+SHORT_ROWS = 4096
 """Values of a tile that is made of several short rows: 4 warps with 32 values a thread."""
 ACROSS = 32
 """Rows read side by side where a row's own columns are apart: 64 bytes of 16-bit values."""
 
 
 class Plan(NamedTuple):
-    """One program's tile. together: programs of one row exchange their sums while they run."""
+    """One program's tile, its warps and, where a row has several shares, how they meet.
+
+    together: the programs of one row exchange their sums while they run; otherwise they do it
+    in two launches. keep: what a program holds meanwhile, a word of the kernel's KEEP.
+    registers: the most that a thread may use; None leaves it to the compiler.
+    """
 
     rows: int
     columns: int
     warps: int
     together: bool
+    keep: str
+    registers: int | None = None
 
 
 def forward_plan(rows: Rows, itemsize: int, can_wait: bool) -> Plan:
     """The tile of the forward kernel for values of ``itemsize`` bytes."""
-    whole = 32768 if itemsize < 8 else 16384
-    return _plan(rows, whole, 16384 if itemsize < 8 else 8192, can_wait and itemsize < 8)
+    whole, share = (32768, 8192) if itemsize < 8 else (8192, 8192)
+    plan = _tile(rows, whole, share, can_wait and itemsize < 8)
+    return plan._replace(keep="input" if plan.together and itemsize == 2 else "exponentials")
 
 
 def backward_plan(rows: Rows, itemsize: int, can_wait: bool) -> Plan:
     """The tile of the backward kernel, which holds two operands of ``itemsize`` bytes."""
-    whole = 32768 // itemsize * 2 if itemsize < 8 else 4096
-    return _plan(rows, whole, min(whole, 8192), can_wait and itemsize < 8)
+    whole, share = (16384, 8192) if itemsize < 8 else (4096, 4096)
+    plan = _tile(rows, whole, share, can_wait and itemsize < 8)
+    # below 4096 columns the compiler has registers to spare
+    packed = can_wait and itemsize == 2 and plan.rows == 1 and plan.columns >= 4096
+    return plan._replace(keep="input" if packed else "float32")
 
 
-def _plan(rows: Rows, whole: int, share: int, can_wait: bool) -> Plan:
+def _tile(rows: Rows, whole: int, share: int, can_wait: bool) -> Plan:
     across = _across(rows)
     width = _power_above(rows.columns)
     if width * across > whole:
         width = max(share // across, 1)
+        if MOST_TOGETHER < -(-rows.columns // width) <= 2 * MOST_TOGETHER:
+            width *= 2
+    # where columns are apart each value has an address of its own, and registers hold that too
+    values = 16 if across > 1 else 32
     if across == 1:
-        across = min(max(FEW // width, 1), _power_above(rows.rows))
+        across = min(max(SHORT_ROWS // width, 1), _power_above(rows.rows))
+    warps = min(max(width * across // (32 * values), 4), 32)
     shares = -(-rows.columns // width)
-    warps = min(max(width * across // 1024, 1), 32)
-    return Plan(across, width, warps, can_wait and 1 < shares <= MOST_TOGETHER)
+    return Plan(across, width, warps, can_wait and 1 < shares <= MOST_TOGETHER, "")
 
 
 def _across(rows: Rows) -> int:

@@ -15,59 +15,70 @@ from trainscope_kernels.softmax.launch import launch_of, run_on
 from trainscope_kernels.softmax.plan import backward_plan
 from trainscope_kernels.softmax.triton_pieces import (
     combined,
+    program_number,
     published,
     result_rows,
     source_rows,
-    where_am_i,
+    still_packed,
 )
 
 __all__ = ["softmax_backward", "softmax_backward_kernel"]
 
 
-@triton.jit(do_not_specialize=["rows", "columns", "shares"])
+@triton.jit(do_not_specialize=["columns", "shares"])
 def softmax_backward_kernel(
     dy_ptr, y_ptr, dx_ptr, words_ptr, ticket_ptr,
     rows, columns, inner, shares, column_stride,
     stride0, stride1, stride2, stride3, size1, size2, size3,
     LEVELS: tl.constexpr,
     UNIT: tl.constexpr,
-    LAST: tl.constexpr,
+    AXIS: tl.constexpr,
     WIDE: tl.constexpr,
     STAGE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     SHARES: tl.constexpr,
+    KEEP: tl.constexpr,
 ):  # fmt: skip
-    """One tile of ROWS rows by COLUMNS columns; the strides are those of dy, y is contiguous."""
-    AXIS: tl.constexpr = 1 if LAST else 0
-    DTYPE: tl.constexpr = tl.float64 if y_ptr.dtype.element_ty == tl.float64 else tl.float32
-    tile, share = where_am_i(ticket_ptr, shares, STAGE == "together", WIDE)
+    """One tile of ROWS rows by COLUMNS columns; the strides are those of dy, y is contiguous.
+
+    STAGE: as in the forward kernel. KEEP: what a program holds until the sum is known: "float32"
+    values, the "input" as it was stored, or "nothing": it reads its share again, from the cache.
+    """
+    DTYPE = tl.float64 if y_ptr.dtype.element_ty == tl.float64 else tl.float32
+    program = program_number(ticket_ptr, STAGE == "together", WIDE)
+    tile, share = program // shares, (program % shares).to(tl.int32)
     row = tile * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)
-    if LAST:
+    if AXIS == 1:
         row, column = row[:, None], column[None, :]
     else:
         row, column = row[None, :], column[:, None]
     column += share * COLUMNS
     live = (row < rows) & (column < columns * UNIT)
     dy_row = source_rows(row, stride0, stride1, stride2, stride3, size1, size2, size3, LEVELS, UNIT)
-    y_row = result_rows(row, columns, inner, LAST, UNIT)
+    y_row = result_rows(row, columns, inner, AXIS == 1, UNIT)
     if WIDE:
         column = column.to(tl.int64)
-    y = tl.load(y_ptr + y_row + column * inner, mask=live, other=0.0)
-    dy = tl.load(dy_ptr + dy_row + column * column_stride, mask=live, other=0.0)
+    y_ptrs = y_ptr + y_row + column * inner
+    dy_ptrs = dy_ptr + dy_row + column * column_stride
+    y = tl.load(y_ptrs, mask=live, other=0.0)
+    dy = tl.load(dy_ptrs, mask=live, other=0.0)
 
     if STAGE != "finish":
         dot = tl.sum(y.to(DTYPE) * dy.to(DTYPE), axis=AXIS, keep_dims=True)
-        if STAGE != "whole":
-            # the maximum's place holds 1: a word of 0 means that nothing is there yet
-            published(words_ptr, row, share, rows, shares, dot * 0.0 + 1.0, dot)
+        if KEEP == "input":
+            y, dy = still_packed(y), still_packed(dy)
+    if STAGE == "publish" or STAGE == "together":
+        # the maximum's place holds 1: a word of 0 means that nothing is there yet
+        published(words_ptr, row, share, rows, shares, tl.full(dot.shape, 1.0, DTYPE), dot)
+    if STAGE == "together" or STAGE == "finish":
+        _, each = combined(words_ptr, row, rows, shares, DTYPE, SHARES, AXIS, STAGE == "together")
+        dot = tl.sum(each, axis=AXIS, keep_dims=True)
     if STAGE != "publish":
-        if STAGE != "whole":
-            _, each = combined(
-                words_ptr, row, rows, shares, DTYPE, SHARES, AXIS, STAGE == "together"
-            )
-            dot = tl.sum(each, axis=AXIS, keep_dims=True)
+        if STAGE == "together" and KEEP == "nothing":
+            y = tl.load(y_ptrs, mask=live, other=0.0)
+            dy = tl.load(dy_ptrs, mask=live, other=0.0)
         dx = y.to(DTYPE) * (dy.to(DTYPE) - dot)
         tl.store(dx_ptr + y_row + column * inner, dx.to(dx_ptr.dtype.element_ty), mask=live)
 

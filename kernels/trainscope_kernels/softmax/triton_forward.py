@@ -17,37 +17,44 @@ from trainscope_kernels.softmax.plan import forward_plan
 from trainscope_kernels.softmax.triton_pieces import (
     combined,
     exp_of_difference,
+    program_number,
     published,
     result_rows,
     source_rows,
-    where_am_i,
+    still_packed,
 )
 
 __all__ = ["softmax_forward", "softmax_forward_kernel"]
 
 
-@triton.jit(do_not_specialize=["rows", "columns", "shares"])
+@triton.jit(do_not_specialize=["columns", "shares"])
 def softmax_forward_kernel(
     x_ptr, y_ptr, words_ptr, ticket_ptr,
     rows, columns, inner, shares, column_stride,
     stride0, stride1, stride2, stride3, size1, size2, size3,
     LEVELS: tl.constexpr,
     UNIT: tl.constexpr,
-    LAST: tl.constexpr,
+    AXIS: tl.constexpr,
     WIDE: tl.constexpr,
     STAGE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     SHARES: tl.constexpr,
+    KEEP: tl.constexpr,
 ):  # fmt: skip
-    """One tile of ROWS rows by COLUMNS columns, which lie along AXIS."""
-    AXIS: tl.constexpr = 1 if LAST else 0
-    DTYPE: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    """One tile of ROWS rows by COLUMNS columns, which lie along AXIS.
+
+    STAGE: "whole" where a row has one share; "together" where its shares wait for one another;
+    else "publish" and then "finish", two launches. KEEP: what a program holds while it waits,
+    "exponentials", "input", or "nothing": it reads its share again, from the cache.
+    """
+    DTYPE = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     EXACT: tl.constexpr = y_ptr.dtype.element_ty == tl.float32
-    tile, share = where_am_i(ticket_ptr, shares, STAGE == "together", WIDE)
+    program = program_number(ticket_ptr, STAGE == "together", WIDE)
+    tile, share = program // shares, (program % shares).to(tl.int32)
     row = tile * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)
-    if LAST:
+    if AXIS == 1:
         row, column = row[:, None], column[None, :]
     else:
         row, column = row[None, :], column[:, None]
@@ -56,36 +63,40 @@ def softmax_forward_kernel(
     x_row = source_rows(row, stride0, stride1, stride2, stride3, size1, size2, size3, LEVELS, UNIT)
     if WIDE:
         column = column.to(tl.int64)
-    x = tl.load(x_ptr + x_row + column * column_stride, mask=live, other=float("-inf")).to(DTYPE)
+    x_ptrs = x_ptr + x_row + column * column_stride
+    x = tl.load(x_ptrs, mask=live, other=float("-inf"))
 
-    largest = tl.max(x, axis=AXIS, keep_dims=True)
-    if STAGE == "finish":
-        # the sum is known to the others too; only the values are made again
-        kept, kept_largest = x, largest
-    else:
-        kept_largest = tl.where(largest == float("-inf"), 0.0, largest)
-        kept = exp_of_difference(x - kept_largest, EXACT)
-        total = tl.sum(kept, axis=AXIS, keep_dims=True)
-        if STAGE != "whole":
-            published(words_ptr, row, share, rows, shares, largest, total)
+    if STAGE != "finish":
+        largest = tl.max(x.to(DTYPE), axis=AXIS, keep_dims=True)
+        if KEEP == "input":
+            x = still_packed(x)
+        # a share of -inf alone has no part in the sum; inf - inf would make it NaN
+        base = tl.where(largest == float("-inf"), 0.0, largest)
+        grown = exp_of_difference(x.to(DTYPE) - base, EXACT)
+        total = tl.sum(grown, axis=AXIS, keep_dims=True)
+        if KEEP == "input":
+            x = still_packed(x)
+    if STAGE == "publish" or STAGE == "together":
+        published(words_ptr, row, share, rows, shares, largest, total)
+    if STAGE == "together" or STAGE == "finish":
+        each, each_total = combined(
+            words_ptr, row, rows, shares, DTYPE, SHARES, AXIS, STAGE == "together"
+        )
+        # a NaN is no maximum, but it is in its share's sum and so in every result
+        top = tl.max(each, axis=AXIS, keep_dims=True)
+        top = tl.where(top == float("-inf"), 0.0, top)
+        each_total *= exp_of_difference(each - top, EXACT)
+        total = tl.sum(each_total, axis=AXIS, keep_dims=True)
     if STAGE != "publish":
         if STAGE == "whole":
-            y = kept * (1.0 / total)
+            y = grown * (1.0 / total)
+        elif STAGE == "together" and KEEP == "exponentials":
+            y = grown * (exp_of_difference(base - top, EXACT) / total)
         else:
-            each, each_total = combined(
-                words_ptr, row, rows, shares, DTYPE, SHARES, AXIS, STAGE == "together"
-            )
-            # a NaN is no maximum, but it is in its share's sum and so in every result
-            top = tl.max(each, axis=AXIS, keep_dims=True)
-            top = tl.where(top == float("-inf"), 0.0, top)
-            sum_of_all = tl.sum(
-                each_total * exp_of_difference(each - top, EXACT), axis=AXIS, keep_dims=True
-            )
-            if STAGE == "finish":
-                y = exp_of_difference(kept - top, EXACT) * (1.0 / sum_of_all)
-            else:
-                y = kept * (exp_of_difference(kept_largest - top, EXACT) / sum_of_all)
-        y_row = result_rows(row, columns, inner, LAST, UNIT)
+            if STAGE == "together" and KEEP == "nothing":
+                x = tl.load(x_ptrs, mask=live, other=float("-inf"))
+            y = exp_of_difference(x.to(DTYPE) - top, EXACT) * (1.0 / total)
+        y_row = result_rows(row, columns, inner, AXIS == 1, UNIT)
         tl.store(y_ptr + y_row + column * inner, y.to(y_ptr.dtype.element_ty), mask=live)
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["combined", "exp_of_difference", "published", "result_rows", "source_rows", "where_am_i"]
+__all__ = [
+    "combined",
+    "exp_of_difference",
+    "program_number",
+    "published",
+    "result_rows",
+    "source_rows",
+    "still_packed",
+]
 
 LOG2E = tl.constexpr(1.4426950216293335)
 """log2(e) rounded to float32; LOG2E_REST is what that left out."""
@@ -16,21 +24,19 @@ NO_EXP_BELOW = tl.constexpr(-150.0)
 
 
 @triton.jit
-def where_am_i(ticket_ptr, shares, TOGETHER: tl.constexpr, WIDE: tl.constexpr):
-    """The tile of rows and the share of their columns that this program works on.
+def program_number(ticket_ptr, TOGETHER: tl.constexpr, WIDE: tl.constexpr):
+    """This program's number, from which its tile and its share follow.
 
-    Programs that wait for one another number themselves as they start: a row's later shares are
-    then never waited for by all that could make room for them.
+    Programs that wait for one another are numbered as they start: those that wait then only wait
+    for some that are next to start, and all before them end and make room.
     """
     if TOGETHER:
         program = tl.atomic_add(ticket_ptr, 1, sem="relaxed")
     else:
         program = tl.program_id(0)
     if WIDE:
-        program = program.to(tl.int64)
-    else:
-        program = program.to(tl.int32)
-    return program // shares, (program % shares).to(tl.int32)
+        return program.to(tl.int64)
+    return program.to(tl.int32)
 
 
 @triton.jit
@@ -81,6 +87,20 @@ def exp_of_difference(difference, EXACT: tl.constexpr):
 
 
 @triton.jit
+def still_packed(values):
+    """The same values, of which the compiler does not know that it has them in float32 already.
+
+    It would keep the converted ones while programs wait, two registers for two 16-bit values
+    where one does.
+    """
+    if values.dtype.primitive_bitwidth == 16:
+        return tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=r,r", [values], dtype=values.dtype, is_pure=False, pack=2
+        )
+    return values
+
+
+@triton.jit
 def published(words_ptr, row, share, rows, shares, largest, total):
     """Leave one share's maximum and sum of each row for the other shares.
 
@@ -116,7 +136,7 @@ def combined(
         share = share[:, None]
     place = row.to(tl.int64) * shares + share
     there = (row < rows) & (share < shares)
-    if DTYPE == tl.float64:
+    if tl.float64 == DTYPE:
         largest = tl.load(words_ptr + 2 * place, mask=there, other=0).to(tl.float64, bitcast=True)
         total = tl.load(words_ptr + 2 * place + 1, mask=there, other=0)
         total = total.to(tl.float64, bitcast=True)

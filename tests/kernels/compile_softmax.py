@@ -1,0 +1,136 @@
+"""Compiles the softmax kernels for real GPUs and prints, as JSON, what came out of each.
+
+Run by itself, without the interpreter: ``TRITON_INTERPRET=0 python compile_softmax.py``; with
+``all`` every tile of the plans, which takes a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from trainscope_kernels.softmax.launch import launch_of
+from trainscope_kernels.softmax.plan import backward_plan, forward_plan
+from trainscope_kernels.softmax.triton_backward import softmax_backward_kernel
+from trainscope_kernels.softmax.triton_forward import softmax_forward_kernel
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+ITEMSIZES = {"bf16": 2, "fp16": 2, "fp32": 4}
+INTEGERS = (
+    "rows", "columns", "inner", "shares", "column_stride",
+    "stride0", "stride1", "stride2", "stride3", "size1", "size2", "size3",
+)  # fmt: skip
+KERNELS: dict[str, Any] = {
+    "forward": (softmax_forward_kernel, ("x_ptr", "y_ptr"), forward_plan),
+    "backward": (softmax_backward_kernel, ("dy_ptr", "y_ptr", "dx_ptr"), backward_plan),
+}
+LAST = [((4096, columns), 1) for columns in (760, 4096, 32768, 131072)]
+FEW = [
+    *(("forward", "bf16", *case, 90) for case in [*LAST, ((64, 96, 96), 1)]),
+    *(("backward", "bf16", *case, 90) for case in [*LAST, ((64, 96, 96), 1)]),
+    *((what, "fp32", *case, 90) for what in KERNELS for case in LAST[2:]),
+    *((what, "bf16", *case, 80) for what in KERNELS for case in LAST[2:]),
+]
+ALL_SHAPES = [((4096, 2**power), 1) for power in range(19)] + [
+    ((64, columns, 96), 1) for columns in (4, 33, 512, 1024, 4096, 16384)
+]
+ALL = [
+    (what, dtype, *case, capability)
+    for capability in (80, 90)
+    for what in KERNELS
+    for dtype in ITEMSIZES
+    for case in ALL_SHAPES
+]
+
+
+def compiled(
+    what: str, dtype: str, shape: tuple[int, ...], dim: int, capability: int
+) -> list[dict[str, Any]]:
+    """The launches that a contiguous tensor of this shape gets, compiled as a GPU would have."""
+    kernel, tensors, plan_of = KERNELS[what]
+    strides = torch.empty(shape, device="meta").stride()
+    launch = launch_of(shape, strides, dim, ITEMSIZES[dtype], True, plan_of)
+    assert launch is not None
+    types: dict[str, str] = {
+        **dict.fromkeys(tensors, f"*{dtype}"),
+        **dict.fromkeys(INTEGERS, "i32"),
+    }
+    fixed: dict[str, Any] = {}
+    aligned = {*tensors}
+    for name, value in zip(INTEGERS, launch.integers, strict=True):
+        if name in ("columns", "shares"):
+            continue
+        if value == 1:
+            fixed[name] = 1
+        elif value % 16 == 0:
+            aligned.add(name)
+    for name in ("words_ptr", "ticket_ptr"):
+        types[name] = "*i64"
+        if not launch.words:
+            fixed[name] = None
+    return [
+        {"what": what, "dtype": dtype, "shape": shape, "capability": capability}
+        | one_launch(kernel, types, {**fixed, **stage}, aligned, capability)
+        for stage in launch.stages
+    ]
+
+
+def one_launch(
+    kernel: Any, types: dict[str, str], fixed: dict[str, Any], aligned: set[str], capability: int
+) -> dict[str, Any]:
+    options = {"num_warps": fixed.pop("num_warps"), "maxnreg": fixed.pop("maxnreg")}
+    names = kernel.arg_names
+    types = types | dict.fromkeys(fixed, "constexpr")
+    source = ASTSource(
+        kernel,
+        {name: types[name] for name in names},
+        {(names.index(name),): value for name, value in fixed.items()},
+        {(names.index(name),): [["tt.divisibility", 16]] for name in aligned},
+    )
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    ptx = made.asm["ptx"]
+    return {
+        "stage": fixed["STAGE"],
+        "tile": (fixed["ROWS"], fixed["COLUMNS"]),
+        **options,
+        "shared": made.metadata.shared,
+        "loads": len(re.findall(r"\bld\.global\.", ptx)),
+        "wide_loads": len(re.findall(r"\bld\.global\.v4\.b32", ptx)),
+        "stores": len(re.findall(r"\bst\.global\.", ptx)),
+        "wide_stores": len(re.findall(r"\bst\.global\.v4\.b32", ptx)),
+        "exchanges": len(re.findall(r"\batom\.global\.gpu\.relaxed\.exch\.b64", ptx)),
+        **used(made.asm["cubin"]),
+    }
+
+
+def used(cubin: bytes) -> dict[str, int]:
+    """Registers and stack a thread; a kernel of ours has a stack only where registers spill."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        said = subprocess.run(
+            [CUOBJDUMP, "--dump-resource-usage", file.name],
+            check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+    found = re.search(r"REG:(\d+) STACK:(\d+).* LOCAL:(\d+)", said)
+    assert found is not None, said
+    return {"registers": int(found[1]), "spilled": int(found[2]) + int(found[3])}
+
+
+def main(cases: list[tuple[Any, ...]]) -> None:
+    for case in cases:
+        for each in compiled(*case):
+            print(json.dumps(each), flush=True)
+
+
+if __name__ == "__main__":
+    main(ALL if sys.argv[1:] == ["all"] else FEW)
