@@ -36,7 +36,11 @@ def flat(kernel: object, pointers: list[str], kind: str, tanh: bool, block: int)
 def tiled(kernel: object, pointers: dict[str, str], scalars: list[str], tanh: bool, block: int):
     names = [*pointers, *scalars]
     constants = {"TANH": tanh, "TALL": 2, "BROAD": block // 2}
-    signature = {**pointers, **dict.fromkeys(scalars, "i32"), **dict.fromkeys(constants, "constexpr")}
+    signature = {
+        **pointers,
+        **dict.fromkeys(scalars, "i32"),
+        **dict.fromkeys(constants, "constexpr"),
+    }
     attrs = {(names.index(each),): ALIGNED for each in [*pointers, "cols"]}
     return ASTSource(kernel, signature, constants, attrs)
 

@@ -109,9 +109,7 @@ def _run(x: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:
     return _implementation(impl, x.device).forward(x, approximate)
 
 
-def _run_backward(
-    grad: torch.Tensor, x: torch.Tensor, approximate: str, impl: str
-) -> torch.Tensor:
+def _run_backward(grad: torch.Tensor, x: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:
     return _implementation(impl, x.device).backward(grad, x, approximate)
 
 

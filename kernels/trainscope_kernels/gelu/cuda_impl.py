@@ -1,0 +1,165 @@
+"""GELU in CUDA C++: compiled at first use by NVRTC, launched on torch's current stream."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import torch
+
+from trainscope_kernels.errors import ImplUnavailableError
+from trainscope_kernels.impls import OLDEST_CAPABILITY
+from trainscope_kernels.nvrtc import Kernel, Module, compiled, nvrtc_reason
+
+__all__ = ["backward", "bias_backward", "bias_forward", "forward", "require"]
+
+HERE = Path(__file__).parent
+KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+VECTOR_BYTES = 16
+
+THREADS = 256
+VECTORS = 2  # 16-byte vectors of a thread, all in flight before its first store
+STREAM = 0
+ROWS_AT_LEAST = 32  # a row of partial sums for so many rows costs under 1/48 of the traffic
+ROWS_UNROLLED = 4
+THREADS_ENOUGH = 1 << 18  # what fills the 100 to 150 SMs of the GPUs this runs on
+
+
+@functools.cache
+def require(device: torch.device) -> None:
+    """Raise ImplUnavailableError, with the reason, where these kernels cannot run."""
+    reason = None
+    if device.type != "cuda":
+        reason = f"it needs a CUDA tensor, this one is on {device.type}"
+    elif torch.version.hip is not None:
+        reason = "this torch is built for ROCm"
+    elif torch.cuda.get_device_capability(device) < OLDEST_CAPABILITY:
+        capability = torch.cuda.get_device_capability(device)
+        reason = f"it needs compute capability 8.0 or newer, this GPU has {capability}"
+    else:
+        reason = nvrtc_reason()
+    if reason is not None:
+        raise ImplUnavailableError(f"impl='cuda' cannot run: {reason}; or pass impl='auto'")
+
+
+def forward(x: torch.Tensor, approximate: str) -> torch.Tensor:
+    """gelu(x), in x's dtype and strides."""
+    y = torch.empty_like(x)
+    n = y.numel()
+    if n:
+        # a view with gaps or overlaps is copied into the result and worked on in place there
+        source = x if x.is_contiguous() or x.stride() == y.stride() else y.copy_(x)
+        at, to = source.data_ptr(), y.data_ptr()
+        name = "forward" if (at | to) % VECTOR_BYTES == 0 else "forward_any"
+        kernel, share = _flat(name, x.dtype, approximate, x.get_device())
+        kernel(-(-n // share), (THREADS, 1), at, to, n)
+    return y
+
+
+def backward(grad: torch.Tensor, x: torch.Tensor, approximate: str) -> torch.Tensor:
+    """Grad times the derivative at x, in x's dtype and strides."""
+    dx = torch.empty_like(x)
+    n = dx.numel()
+    if n:
+        source = x if x.stride() == dx.stride() else dx.copy_(x)
+        if grad.stride() != dx.stride():
+            grad = torch.empty_like(dx).copy_(grad)
+        of, at, to = grad.data_ptr(), source.data_ptr(), dx.data_ptr()
+        name = "backward" if (of | at | to) % VECTOR_BYTES == 0 else "backward_any"
+        kernel, share = _flat(name, x.dtype, approximate, x.get_device())
+        kernel(-(-n // share), (THREADS, 1), of, at, to, n)
+    return dx
+
+
+def bias_forward(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:
+    """gelu(x + bias), in x's dtype and strides."""
+    y = torch.empty_like(x)
+    if y.numel():
+        dense = y if y.is_contiguous() else torch.empty(y.shape, dtype=y.dtype, device=y.device)
+        _launch_biased("bias_forward", (x.contiguous(),), bias, (dense,), approximate)
+        if dense is not y:
+            y.copy_(dense)
+    return y
+
+
+def bias_backward(
+    grad: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, approximate: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradients of x and of bias; bias's from partial sums added in a fixed order."""
+    dx = torch.empty_like(x)
+    if not dx.numel():
+        return dx, bias.new_zeros(bias.shape)
+    dense = dx if dx.is_contiguous() else torch.empty(dx.shape, dtype=dx.dtype, device=dx.device)
+    inputs = (grad.contiguous(), x.contiguous())
+    sums = _launch_biased("bias_backward", inputs, bias, (dense,), approximate)
+    if dense is not dx:
+        dx.copy_(dense)
+    return dx, sums.sum(0).to(bias.dtype)
+
+
+def _launch_biased(
+    name: str,
+    inputs: tuple[torch.Tensor, ...],
+    bias: torch.Tensor,
+    outputs: tuple[torch.Tensor, ...],
+    approximate: str,
+) -> torch.Tensor:
+    """Run a kernel of bias_gelu.cu; returns its partial sums, empty for the forward one."""
+    x = inputs[-1]
+    cols = x.shape[-1]
+    rows = x.numel() // cols
+    lanes = VECTOR_BYTES // x.element_size()
+    pointers = [each.data_ptr() for each in (*inputs, *outputs)]
+    if cols % lanes or any(each % VECTOR_BYTES for each in pointers):
+        name, lanes = f"{name}_any", 1
+    # narrow rows share a block, so that its threads are not idle
+    beside = min(THREADS, 1 << (-(-cols // lanes) - 1).bit_length())
+    above = THREADS // beside
+    across = -(-cols // (beside * lanes))
+    backward = name.startswith("bias_backward")
+    rows_a_thread = max(
+        ROWS_AT_LEAST if backward else ROWS_UNROLLED,
+        -(-rows * across * beside // THREADS_ENOUGH),
+    )
+    chunk = rows_a_thread * above
+    bands = -(-rows // chunk)
+    sums = torch.empty(
+        (bands * above if backward else 0, cols), dtype=torch.float32, device=x.device
+    )
+    kernel = _biased(name, x.dtype, bias.dtype, approximate, x.get_device())
+    bias = bias.contiguous()
+    arguments = [*pointers[: len(inputs)], bias.data_ptr(), *pointers[len(inputs) :]]
+    if backward:
+        arguments.append(sums.data_ptr())
+    kernel(bands * across, (beside, above), *arguments, rows, cols, chunk)
+    return sums
+
+
+@functools.cache
+def _flat(name: str, dtype: torch.dtype, approximate: str, device: int) -> tuple[Kernel, int]:
+    """A kernel of gelu.cu, and how many elements one of its blocks takes."""
+    module = _module("gelu.cu", dtype, approximate, device, (("VECTORS", VECTORS),))
+    return module.kernel(name), THREADS * VECTORS * VECTOR_BYTES // dtype.itemsize
+
+
+@functools.cache
+def _biased(
+    name: str, dtype: torch.dtype, bias: torch.dtype, approximate: str, device: int
+) -> Kernel:
+    more = (("BIAS", KINDS.get(bias, 0)),)
+    return _module("bias_gelu.cu", dtype, approximate, device, more).kernel(name)
+
+
+@functools.cache
+def _module(
+    file: str, dtype: torch.dtype, approximate: str, device: int, more: tuple[tuple[str, int], ...]
+) -> Module:
+    if dtype not in KINDS:
+        raise ImplUnavailableError(
+            f"impl='cuda' cannot run: it takes float32, bfloat16 and float16, x has {dtype}; "
+            f"or pass impl='auto'"
+        )
+    macros = {"SCALAR": KINDS[dtype], "TANH": int(approximate == "tanh")}
+    macros |= {"THREADS": THREADS, "STREAM": STREAM, **dict(more)}
+    capability = torch.cuda.get_device_capability(device)
+    return Module(compiled(HERE / file, capability, macros, [HERE / "gelu.cuh"]), device)
