@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainscope.analysis.noted_sites import LiveRecord
 from trainscope.analysis.window_steps import WindowSteps, find_steps
 from trainscope.analysis.window_syncs import WindowSync, find_syncs
 from trainscope.trace.syncs import SyncSite
@@ -22,10 +23,12 @@ class Examined:
     syncs: tuple[WindowSync, ...]
 
 
-def examine(window: Window, live_sites: Sequence[SyncSite] = ()) -> Examined:
-    """Find the steps and syncs; ``live_sites`` are those that the detector saw in the run."""
+def examine(
+    window: Window, live_sites: Sequence[SyncSite] = (), record: LiveRecord | None = None
+) -> Examined:
+    """Find the steps and syncs; ``live_sites`` and ``record`` are of the run: see `find_syncs`."""
     steps = find_steps(window)
-    return Examined(window, steps, find_syncs(window, steps, live_sites))
+    return Examined(window, steps, find_syncs(window, steps, live_sites, record))
 
 
 def best_window(windows: Sequence[Window]) -> Window | None:

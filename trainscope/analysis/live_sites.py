@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from trainscope.analysis.kind_families import kinds_meet
 from trainscope.analysis.window_site import WindowSite
+from trainscope.trace.noted_waits import NotedWait
 from trainscope.trace.syncs import SyncSite
 
-__all__ = ["join_live_sites"]
+__all__ = ["join_live_sites", "with_lines"]
 
-_READS = frozenset({"item", "bool", "int", "float", "index", "format", "item-implicit"})
-_TO_HOST = frozenset({"d2h", "cpu", "numpy", "tolist", "repr"})
-_TO_GPU = frozenset({"h2d-pageable", "h2d-pinned", "h2d-list", "h2d-scalar"})
-_SIZES = frozenset({"nonzero", "size-readback"})
-_FAMILIES = (_READS, _TO_HOST, _TO_GPU, _SIZES)
 _PER_STEP_OFF = 0.26
 """Waits in a step that has any may differ by so much between a short window and the run."""
 
@@ -29,10 +26,11 @@ def join_live_sites(
     in their order; anything else stays open.
     """
     found = {site: site for site in sites}
-    usable = [live for live in live_sites if live.during == "training"]
+    known = {_key(site.live) for site in sites if site.live is not None}
+    usable = [live for live in live_sites if live.during == "training" and _key(live) not in known]
     groups: dict[tuple[int, ...], list[WindowSite]] = {}
     for site in sites:
-        if site.in_steps:
+        if site.in_steps and site.live is None:
             fits = tuple(i for i, live in enumerate(usable) if _fits(site, live))
             groups.setdefault(fits, []).append(site)
     taken = [i for fits in groups for i in fits]
@@ -50,8 +48,31 @@ def join_live_sites(
     return found
 
 
+def with_lines(
+    sites: Sequence[WindowSite],
+    lines: Sequence[NotedWait | None],
+    live_sites: Sequence[SyncSite],
+) -> list[WindowSite]:
+    """The sites of single waits, those of a noted line with that line: they become one site."""
+    by_line: dict[tuple[str, int, str], SyncSite] = {}
+    for live in sorted(live_sites, key=lambda live: (live.during != "training", -live.count)):
+        by_line.setdefault(_key(live), live)
+    placed: list[WindowSite] = []
+    for site, noted in zip(sites, lines, strict=True):
+        live = None if noted is None else by_line.get((noted.file, noted.line, noted.kind))
+        if live is None:
+            placed.append(site)
+        else:
+            placed.append(replace(_with_line(site, live), ordinal=1, alike=1, after=""))
+    return placed
+
+
+def _key(live: SyncSite) -> tuple[str, int, str]:
+    return live.file, live.line, live.kind
+
+
 def _fits(site: WindowSite, live: SyncSite) -> bool:
-    if site.thread != live.thread or not _kinds_meet(site.kind, live.kind):
+    if site.thread != live.thread or not kinds_meet(site.kind, live.kind):
         return False
     if site.phase is not None and live.phase is not None and site.phase != live.phase:
         return False
@@ -60,10 +81,6 @@ def _fits(site: WindowSite, live: SyncSite) -> bool:
     same_file = live.file.replace("\\", "/").endswith(site.file.replace("\\", "/").lstrip("./"))
     name = live.function.rpartition(".")[2]
     return same_file and (site.function or name).rpartition(".")[2] == name
-
-
-def _kinds_meet(kind: str, live: str) -> bool:
-    return kind == live or any(kind in family and live in family for family in _FAMILIES)
 
 
 def _counts_agree(group: Sequence[WindowSite], live: SyncSite) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainscope.analysis.live_sites import join_live_sites
+from trainscope.analysis.live_sites import join_live_sites, with_lines
+from trainscope.analysis.noted_sites import LiveRecord, TimedWaits, lines_of_waits
 from trainscope.analysis.wait_places import places_of_waits
 from trainscope.analysis.waits import WaitCall, Waits, find_waits
 from trainscope.analysis.window_site import WindowSite
@@ -54,12 +55,16 @@ class WindowSync:
 
 
 def find_syncs(
-    window: Window, steps: WindowSteps, live_sites: Sequence[SyncSite] = ()
+    window: Window,
+    steps: WindowSteps,
+    live_sites: Sequence[SyncSite] = (),
+    record: LiveRecord | None = None,
 ) -> tuple[WindowSync, ...]:
     """Every wait in time order, the profiler's own closing one left out.
 
-    ``live_sites`` are those that the detector saw in the run that the window is of; a site of the
-    window takes file and line from one of them where only that one can be meant.
+    ``live_sites`` are those that the detector saw in the run that the window is of, ``record`` what
+    it noted of single waits. A wait takes file and line from the noted one at its time, else from
+    a live site where only that one can be meant.
     """
     waits = find_waits(window)
     step = steps.at(waits.start_ns)
@@ -69,6 +74,13 @@ def find_syncs(
         keep[closing] = False
     rows = np.flatnonzero(keep)
     sites = places_of_waits(window, steps, waits, rows, step)
+    timed = TimedWaits(
+        waits.start_ns[rows],
+        waits.end_ns[rows],
+        [site.kind for site in sites],
+        [site.thread for site in sites],
+    )
+    sites = with_lines(sites, lines_of_waits(timed, steps, record or LiveRecord()), live_sites)
     sites = _joined(sites, step[rows], steps, live_sites)
     return tuple(
         WindowSync(

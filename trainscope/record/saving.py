@@ -31,6 +31,7 @@ class Saving:
         self._started = (time.time_ns(), time.perf_counter_ns())
         self._rows = RowWriter(session.recorder, session.directory)
         self._state_saved_s = time.monotonic()
+        self._noted = 0
 
     def write_info(self) -> None:
         """Replace ``run.json``."""
@@ -60,6 +61,10 @@ class Saving:
         directory.write_json("metrics.json", session.metrics.state())
         if session.capture is not None:
             directory.write_json("captures.json", session.capture.state())
+        if len(session.noted_waits) > self._noted:
+            waits = session.noted_waits.so_far()
+            directory.write_json("window_waits.json", waits)
+            self._noted = len(waits)
         counted = counts(
             session.recorder,
             session.own_ns,

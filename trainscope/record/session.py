@@ -29,6 +29,7 @@ from trainscope.record.saving import Saving
 from trainscope.record.settings import Settings
 from trainscope.record.world import this_process
 from trainscope.sync.detector import SyncDetector
+from trainscope.sync.noted import NotedWaits
 from trainscope.sync.own import own_work
 from trainscope.trace.run_dir import RunDirectory
 
@@ -66,6 +67,7 @@ class Session:
             else Capture(settings.schedule, self.directory.rank_dir, with_stack=settings.stacks)
         )
         self._annotations = ProfilerAnnotations()
+        self.noted_waits = NotedWaits()
         self._ranges: dict[str, Range] = {}
         self.hooks = Hooks(self.recorder)
         self.worker = Worker()
@@ -126,6 +128,7 @@ class Session:
             if capture is not None:
                 capture.begin_step(step)
                 recorder.window = self._annotations if capture.in_window else None
+                self.detector.noted = self.noted_waits if capture.in_window else None
             began_ns = perf_counter_ns()
             self.detector.begin_step(step)
             self.hooks.begin_step()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainscope.analysis.examined import Examined, best_window, examine
+from trainscope.analysis.noted_sites import LiveRecord
 from trainscope.analysis.replay.what_if import WhatIf, what_if
 from trainscope.analysis.steps import StepTimes, time_steps
 from trainscope.analysis.window_site import WindowSite
@@ -35,9 +38,16 @@ def basis_of(trace: Trace, step_ms: float | None = None) -> Basis:
     if step_ms is None and len(times.step):
         step_ms = spread_ms(times.duration_ns).median
     window = best_window(trace.windows)
-    captured = None if window is None else examine(window, trace.syncs)
+    captured = None if window is None else examine(window, trace.syncs, _record(trace))
     replay = None if captured is None else _replayed(trace, captured, step_ms)
     return Basis(trace, times, step_ms, captured, replay)
+
+
+def _record(trace: Trace) -> LiveRecord:
+    ranges = trace.ranges
+    steps = np.flatnonzero((ranges.depth == 0) & (ranges.step >= 0))
+    starts = zip(ranges.step[steps].tolist(), ranges.start_ns[steps].tolist(), strict=True)
+    return LiveRecord(trace.noted_waits, dict(starts))
 
 
 def _replayed(trace: Trace, captured: Examined, step_ms: float | None) -> WhatIf | None:

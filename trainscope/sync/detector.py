@@ -15,6 +15,7 @@ from trainscope.sync.cuda_present import cuda_present
 from trainscope.sync.live import Live
 from trainscope.sync.loop import LoopState
 from trainscope.sync.messages import sync_error, warn_sync
+from trainscope.sync.noted import NotedWaits
 from trainscope.sync.place import place
 from trainscope.sync.process import DRY, LIVE
 from trainscope.sync.sites import Sites
@@ -64,6 +65,8 @@ class SyncDetector:
         self._asked_all = True
         self._source_blind: tuple[str, ...] = ()
         self._able = False
+        self.noted: NotedWaits | None = None
+        """Where to note single waits with their times; None outside captured windows."""
 
     # ---- while it looks -----------------------------------------------------------------------
     def start(self) -> None:
@@ -211,6 +214,8 @@ class SyncDetector:
             internal=internal,
             step=self.loop.step if where.during == "training" else None,
         )
+        if self.noted is not None and kind != "race":
+            self.noted.note(kind, frame, where.thread, blocked_ns)
         if kind == "race" or allowed is not None:
             return None
         if self.mode == "error" and where.thread in ("main", "autograd"):

@@ -17,6 +17,7 @@ from trainscope.errors import RunDirectoryError, TraceError
 from trainscope.trace.captures import CaptureState
 from trainscope.trace.counts import Counts
 from trainscope.trace.metrics import MetricsState
+from trainscope.trace.noted_waits import NotedWait
 from trainscope.trace.ranges import ROW_BYTES, ROW_FIELDS, Ranges
 from trainscope.trace.run_info import RUN_SCHEMA_VERSION, RunInfo
 from trainscope.trace.syncs import DetectorState, SyncSite
@@ -111,9 +112,14 @@ def _read_rank(root: Path, rank: int, info: RunInfo) -> Trace:
         metrics=_read_state(folder / "metrics.json", MetricsState),
         captures=captures,
         windows=windows,
+        noted_waits=tuple(_read_noted(folder / "window_waits.json")),
         counts=_decode(Counts, _read_json(folder / "counts.json", {}), folder / "counts.json"),
         notes=tuple(notes),
     )
+
+
+def _read_noted(path: Path) -> list[NotedWait]:
+    return _decode(list[NotedWait], _read_json(path, []), path)
 
 
 def _read_windows(

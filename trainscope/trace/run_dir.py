@@ -13,6 +13,7 @@ file                       written      holds
 ``rank0/metrics.jsonl``    appended     one logged record a line (by the Jsonl sink)
 ``rank0/metrics.json``     replaced     ``MetricsState``
 ``rank0/captures.json``    replaced     ``CaptureState``
+``rank0/window_waits.json`` replaced    a list of ``NotedWait``: the waits of captured steps
 ``rank0/counts.json``      replaced     :class:`~trainscope.trace.counts.Counts`
 ``rank0/trace-000.json.gz`` once         a torch.profiler trace, one a captured window
 ========================== ============ =====================================================

@@ -8,6 +8,7 @@ from pathlib import Path
 from trainscope.trace.captures import CaptureState
 from trainscope.trace.counts import Counts
 from trainscope.trace.metrics import MetricsState
+from trainscope.trace.noted_waits import NotedWait
 from trainscope.trace.ranges import Ranges
 from trainscope.trace.run_info import RunInfo
 from trainscope.trace.syncs import DetectorState, SyncSite
@@ -41,6 +42,8 @@ class Trace:
     """Ranks of the launch that have no folder."""
     windows: tuple[Window, ...] = ()
     """What a profiler captured of this rank, in time order; empty where nothing was."""
+    noted_waits: tuple[NotedWait, ...] = ()
+    """Single waits in captured steps, in the order of their ends."""
 
     def name(self, name_id: int) -> str:
         """The name of a range; ``?`` where a kill cut the list of names short."""
