@@ -15,13 +15,23 @@ if not torch.cuda.is_available():
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # NumPy warns of the inf and NaN that a GPU computes in silence
-    quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")
+    # NumPy warns of the inf and NaN that a GPU computes in silence, and of how Triton calls it
+    quiet = [
+        pytest.mark.filterwarnings(f"ignore::{category}:triton.runtime.interpreter")
+        for category in ("RuntimeWarning", "DeprecationWarning")
+    ]
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(quiet)
+            for each in quiet:
+                item.add_marker(each)
 
 
 @pytest.fixture(scope="session")
 def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """The same inputs every time, whichever tests ran before."""
+    torch.manual_seed(0)
