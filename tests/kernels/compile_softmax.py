@@ -60,10 +60,8 @@ def compiled(
     strides = torch.empty(shape, device="meta").stride()
     launch = launch_of(shape, strides, dim, ITEMSIZES[dtype], True, plan_of)
     assert launch is not None
-    types: dict[str, str] = {
-        **dict.fromkeys(tensors, f"*{dtype}"),
-        **dict.fromkeys(INTEGERS, "i32"),
-    }
+    types: dict[str, str] = dict.fromkeys(INTEGERS, "i32")
+    types |= dict.fromkeys(tensors, f"*{dtype}")
     fixed: dict[str, Any] = {}
     aligned = {*tensors}
     for name, value in zip(INTEGERS, launch.integers, strict=True):
@@ -73,10 +71,9 @@ def compiled(
             fixed[name] = 1
         elif value % 16 == 0:
             aligned.add(name)
-    for name in ("words_ptr", "ticket_ptr"):
-        types[name] = "*i64"
-        if not launch.words:
-            fixed[name] = None
+    types["words_ptr"] = "*i64"
+    if not launch.words:
+        fixed["words_ptr"] = None
     return [
         {"what": what, "dtype": dtype, "shape": shape, "capability": capability}
         | one_launch(kernel, types, {**fixed, **stage}, aligned, capability)

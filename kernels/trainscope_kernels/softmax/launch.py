@@ -87,13 +87,12 @@ def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Ten
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         with torch.cuda.device(device):
             return run_on(torch.device(device.type), kernel, launch, tensors)
-    words = ticket = None
+    words = None
     if launch.words:
-        # zeroed, for a waiting program takes a word that is not 0 as there
-        room = torch.zeros(launch.words + 1, dtype=torch.int64, device=tensors[0].device)
-        words, ticket = room[:-1], room[-1:]
+        # zeroed, for a waiting program takes a word that is not 0 as there; one more counts them
+        words = torch.zeros(launch.words + 1, dtype=torch.int64, device=tensors[0].device)
     for constants in launch.stages:
-        kernel[launch.grid](*tensors, words, ticket, *launch.integers, **constants)
+        kernel[launch.grid](*tensors, words, *launch.integers, **constants)
     return None
 
 

@@ -26,8 +26,8 @@ def softmax(
     """Softmax of ``x`` along ``dim``; contiguous, as torch.softmax returns it.
 
     x: float16, bfloat16, float32 or float64, any shape and strides; empty and 0-d are allowed.
-    dtype: of the result; None means x's own, and float32 under autocast, as in torch. The sums
-    are made in float32 (float64 for float64) whatever it is; the gradient has x's dtype.
+    dtype: of the result; None means x's own, and float32 under CUDA autocast, as in torch. The
+    sums are made in float32 (float64 for float64) whatever it is; the gradient has x's dtype.
     impl: "reference" (torch operations, any device), "triton" (CUDA, compute capability 8.0 or
     newer), or "auto": "triton" for CUDA tensors where it can run, float64 excepted, else
     "reference".
@@ -51,23 +51,26 @@ def softmax(
             f"dim is {dim}; x has {x.dim()} dims, so {-dims} to {dims - 1} are allowed"
         )
     if dtype is None:
-        dtype = torch.float32 if torch.is_autocast_enabled(x.device.type) else x.dtype
-        dtype = torch.float64 if x.dtype == torch.float64 else dtype
+        dtype = x.dtype
+        if x.is_cuda and dtype != torch.float64 and torch.is_autocast_enabled("cuda"):
+            dtype = torch.float32
     elif dtype not in DTYPES:
         raise ArgumentError(
             f"dtype is {dtype}; softmax gives float16, bfloat16, float32 and float64"
         )
-    if impl == "auto":
-        impl = "triton" if _triton_is_best(x) else "reference"
-    elif impl == "triton":
-        require_triton(x.device)
-    elif impl != "reference":
+    if impl not in IMPLS:
         raise ArgumentError(f"impl is {impl!r}; allowed are {', '.join(map(repr, IMPLS))}")
     return _softmax_forward(x, dim % dims, dtype, impl)
 
 
-def _triton_is_best(x: Tensor) -> bool:
-    return x.is_cuda and x.dtype != torch.float64 and triton_reason(x.device) is None
+def _chosen(x: Tensor, impl: str) -> str:
+    """The impl that runs; asked inside the op, where torch.compile does not trace the question."""
+    if impl == "triton":
+        require_triton(x.device)
+    elif impl == "auto":
+        fits = x.is_cuda and x.dtype != torch.float64 and triton_reason(x.device) is None
+        return "triton" if fits else "reference"
+    return impl
 
 
 @functools.cache
@@ -89,11 +92,11 @@ def _backward_of(impl: str) -> Callable[[Tensor, Tensor, int, torch.dtype], Tens
 
 
 def _run_forward(x: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
-    return _forward_of(impl)(x, dim, dtype)
+    return _forward_of(_chosen(x, impl))(x, dim, dtype)
 
 
 def _run_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
-    return _backward_of(impl)(dy, y, dim, dtype)
+    return _backward_of(_chosen(y, impl))(dy, y, dim, dtype)
 
 
 def _fake_forward(x: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:

@@ -27,7 +27,7 @@ __all__ = ["softmax_backward", "softmax_backward_kernel"]
 
 @triton.jit(do_not_specialize=["columns", "shares"])
 def softmax_backward_kernel(
-    dy_ptr, y_ptr, dx_ptr, words_ptr, ticket_ptr,
+    dy_ptr, y_ptr, dx_ptr, words_ptr,
     rows, columns, inner, shares, column_stride,
     stride0, stride1, stride2, stride3, size1, size2, size3,
     LEVELS: tl.constexpr,
@@ -46,7 +46,7 @@ def softmax_backward_kernel(
     values, the "input" as it was stored, or "nothing": it reads its share again, from the cache.
     """
     DTYPE = tl.float64 if y_ptr.dtype.element_ty == tl.float64 else tl.float32
-    program = program_number(ticket_ptr, STAGE == "together", WIDE)
+    program = program_number(words_ptr, rows, shares, STAGE == "together", WIDE)
     tile, share = program // shares, (program % shares).to(tl.int32)
     row = tile * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)

@@ -17,6 +17,7 @@ from trainscope_kernels.softmax.plan import forward_plan
 from trainscope_kernels.softmax.triton_pieces import (
     combined,
     exp_of_difference,
+    inverse_of,
     program_number,
     published,
     result_rows,
@@ -29,7 +30,7 @@ __all__ = ["softmax_forward", "softmax_forward_kernel"]
 
 @triton.jit(do_not_specialize=["columns", "shares"])
 def softmax_forward_kernel(
-    x_ptr, y_ptr, words_ptr, ticket_ptr,
+    x_ptr, y_ptr, words_ptr,
     rows, columns, inner, shares, column_stride,
     stride0, stride1, stride2, stride3, size1, size2, size3,
     LEVELS: tl.constexpr,
@@ -50,7 +51,7 @@ def softmax_forward_kernel(
     """
     DTYPE = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     EXACT: tl.constexpr = y_ptr.dtype.element_ty == tl.float32
-    program = program_number(ticket_ptr, STAGE == "together", WIDE)
+    program = program_number(words_ptr, rows, shares, STAGE == "together", WIDE)
     tile, share = program // shares, (program % shares).to(tl.int32)
     row = tile * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)
@@ -89,13 +90,13 @@ def softmax_forward_kernel(
         total = tl.sum(each_total, axis=AXIS, keep_dims=True)
     if STAGE != "publish":
         if STAGE == "whole":
-            y = grown * (1.0 / total)
+            y = grown * inverse_of(total)
         elif STAGE == "together" and KEEP == "exponentials":
-            y = grown * (exp_of_difference(base - top, EXACT) / total)
+            y = grown * (exp_of_difference(base - top, EXACT) * inverse_of(total))
         else:
             if STAGE == "together" and KEEP == "nothing":
                 x = tl.load(x_ptrs, mask=live, other=float("-inf"))
-            y = exp_of_difference(x.to(DTYPE) - top, EXACT) * (1.0 / total)
+            y = exp_of_difference(x.to(DTYPE) - top, EXACT) * inverse_of(total)
         y_row = result_rows(row, columns, inner, AXIS == 1, UNIT)
         tl.store(y_ptr + y_row + column * inner, y.to(y_ptr.dtype.element_ty), mask=live)
 

@@ -8,6 +8,7 @@ import triton.language as tl
 __all__ = [
     "combined",
     "exp_of_difference",
+    "inverse_of",
     "program_number",
     "published",
     "result_rows",
@@ -24,14 +25,15 @@ NO_EXP_BELOW = tl.constexpr(-150.0)
 
 
 @triton.jit
-def program_number(ticket_ptr, TOGETHER: tl.constexpr, WIDE: tl.constexpr):
+def program_number(words_ptr, rows, shares, TOGETHER: tl.constexpr, WIDE: tl.constexpr):
     """This program's number, from which its tile and its share follow.
 
     Programs that wait for one another are numbered as they start: those that wait then only wait
     for some that are next to start, and all before them end and make room.
     """
     if TOGETHER:
-        program = tl.atomic_add(ticket_ptr, 1, sem="relaxed")
+        # the counter lies behind the words
+        program = tl.atomic_add(words_ptr + rows * shares, 1, sem="relaxed")
     else:
         program = tl.program_id(0)
     if WIDE:
@@ -84,6 +86,14 @@ def exp_of_difference(difference, EXACT: tl.constexpr):
     rest = tl.fma(difference, LOG2E, -power) + difference * LOG2E_REST
     grown = tl.exp2(power)
     return tl.fma(grown, rest * LN2, grown)
+
+
+@triton.jit
+def inverse_of(total):
+    """1 / total to the last bit: it is made once a row, and its error is in every result."""
+    if total.dtype == tl.float64:
+        return 1.0 / total
+    return tl.div_rn(tl.full(total.shape, 1.0, tl.float32), total)
 
 
 @triton.jit

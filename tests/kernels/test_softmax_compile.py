@@ -1,0 +1,59 @@
+"""What ptxas makes of the softmax kernels for Ampere and Hopper; needs no GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("compile_softmax.py")
+
+
+@pytest.fixture(scope="module")
+def launches() -> list[dict[str, Any]]:
+    environment = {**os.environ, "TRITON_INTERPRET": "0"}
+    done = subprocess.run(
+        [sys.executable, SCRIPT], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_no_register_spills(launches) -> None:
+    assert {each["capability"] for each in launches} == {80, 90}
+    assert [each for each in launches if each["spilled"]] == []
+
+
+def test_every_load_and_store_moves_16_bytes(launches) -> None:
+    narrow = [
+        each
+        for each in launches
+        if each["loads"] != each["wide_loads"] or each["stores"] != each["wide_stores"]
+    ]
+    assert narrow == []
+    assert all(each["loads"] and each["stores"] for each in launches)
+
+
+def test_each_value_is_read_once_also_where_a_row_is_split(launches) -> None:
+    streams = {"forward": 1, "backward": 2}
+    for each in launches:
+        rows, columns = each["tile"]
+        size = 4 if each["dtype"] == "fp32" else 2
+        vectors = rows * columns * size // (16 * 32 * each["num_warps"])
+        assert each["loads"] == streams[each["what"]] * vectors
+        assert each["stores"] == vectors
+    long = [each for each in launches if each["shape"][1] == 131072]
+    assert {(each["stage"], each["exchanges"]) for each in long} == {("together", 1)}
+
+
+def test_two_programs_fit_on_a_multiprocessor(launches) -> None:
+    # a whole row of 32,768 columns is the exception: it fills one by itself
+    for each in launches:
+        if each["tile"][1] < 32768:
+            assert 2 * each["registers"] * 32 * each["num_warps"] <= 65536
+            assert each["shared"] <= 8192

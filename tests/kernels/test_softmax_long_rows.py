@@ -1,0 +1,147 @@
+"""Rows that no single program holds: split into shares, in two launches or in one that waits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from softmax_truth import IMPLS, assert_as_good_as_torch, gradient64, softmax64
+from trainscope_kernels.softmax import launch as launches
+from trainscope_kernels.softmax import softmax
+from trainscope_kernels.softmax.plan import MOST_TOGETHER, Plan, backward_plan, forward_plan
+from trainscope_kernels.softmax.rows import rows_of
+
+INF, NAN = float("inf"), float("nan")
+
+
+def split(columns: int, together: bool, keep: str, rows: int = 1):
+    """A plan whose shares are this small, whatever the tensor."""
+    return lambda _rows, _itemsize, _can_wait: Plan(rows, columns, 4, together, keep)
+
+
+def forward(x, dim, plan) -> torch.Tensor:
+    from trainscope_kernels.softmax.triton_forward import softmax_forward_kernel
+
+    y = torch.full(x.shape, NAN, dtype=x.dtype, device=x.device)
+    launch = launches.launch_of(tuple(x.shape), x.stride(), dim, x.itemsize, True, plan)
+    assert launch is not None
+    launches.run_on(x.device, softmax_forward_kernel, launch, (x, y))
+    return y
+
+
+def backward(dy, y, dim, plan) -> torch.Tensor:
+    from trainscope_kernels.softmax.triton_backward import softmax_backward_kernel
+
+    dx = torch.full(y.shape, NAN, dtype=y.dtype, device=y.device)
+    launch = launches.launch_of(tuple(dy.shape), dy.stride(), dim, y.itemsize, True, plan)
+    assert launch is not None
+    launches.run_on(y.device, softmax_backward_kernel, launch, (dy, y, dx))
+    return dx
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize(
+    ("columns", "dtype"),
+    [
+        (32769, torch.float32),
+        (131072, torch.float16),
+        (262144, torch.bfloat16),
+        (9000, torch.float64),
+    ],
+)
+def test_long_rows_are_as_near_to_float64_as_torch_is(columns, dtype, impl, device) -> None:
+    x = torch.randn(1, columns, device=device).mul(3).to(dtype).requires_grad_()
+    dy = torch.randn(1, columns, device=device).to(dtype)
+    y, torchs = softmax(x, impl=impl), torch.softmax(x, -1)
+    assert_as_good_as_torch(y.detach(), torchs.detach(), softmax64(x.detach(), -1), dtype)
+    (dx,) = torch.autograd.grad(y, x, dy)
+    (torchs_dx,) = torch.autograd.grad(torchs, x, dy)
+    assert_as_good_as_torch(dx, torchs_dx, gradient64(dy, x.detach(), -1), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("shape", "dim"), [((3, 300), 1), ((2, 300, 5), 1)])
+def test_split_rows_equal_whole_ones_at_the_switch(shape, dim, dtype, device) -> None:
+    x, dy = (torch.randn(shape, dtype=dtype, device=device) for _ in range(2))
+    whole = forward(x, dim, split(512, False, "exponentials", rows=4))
+    parts = forward(x, dim, split(64, False, "exponentials", rows=4))
+    roundings = {"rtol": 8 * torch.finfo(dtype).eps, "atol": 0.0}
+    torch.testing.assert_close(parts, whole, **roundings)
+    whole_dx = backward(dy, whole, dim, split(512, False, "float32", rows=4))
+    parts_dx = backward(dy, whole, dim, split(64, False, "float32", rows=4))
+    torch.testing.assert_close(parts_dx, whole_dx, rtol=1e-5, atol=float(torch.finfo(dtype).eps))
+
+
+@pytest.mark.parametrize("place", [0, 70, 299])
+@pytest.mark.parametrize("value", [INF, -INF, NAN])
+def test_a_special_value_in_one_share_reaches_all_of_them_as_in_torch(value, place, device) -> None:
+    x = torch.randn(4, 300, device=device)
+    x[0, place] = value
+    x[1] = -INF
+    x[1, place] = value
+    x[2, :128] = -INF
+    x[2, place] = value
+    y, torchs = forward(x, 1, split(64, False, "exponentials", rows=2)), torch.softmax(x, -1)
+    torch.testing.assert_close(y, torchs, equal_nan=True, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("keep", ["exponentials", "nothing"])
+@pytest.mark.parametrize(("shape", "dim"), [((3, 150), 1), ((2, 150, 3), 1)])
+def test_one_launch_gives_what_two_give(shape, dim, keep, device, monkeypatch) -> None:
+    """Where programs run one after another, the words that they wait for are put there before."""
+    x, dy = torch.randn(shape, device=device), torch.randn(shape, device=device)
+    held = []
+    zeros = torch.zeros
+
+    def kept_words(*size, **options):
+        if held:
+            held[0][-1] = 0
+        else:
+            held.append(zeros(*size, **options))
+        return held[0]
+
+    monkeypatch.setattr(launches.torch, "zeros", kept_words)
+    two = forward(x, dim, split(64, False, keep, rows=2))
+    one = forward(x, dim, split(64, True, keep, rows=2))
+    torch.testing.assert_close(one, two, rtol=3e-6, atol=0)
+    held.clear()
+    keep = "float32" if keep == "exponentials" else keep
+    two_dx = backward(dy, two, dim, split(64, False, keep, rows=2))
+    assert torch.equal(backward(dy, two, dim, split(64, True, keep, rows=2)), two_dx)
+
+
+def test_only_as_many_programs_wait_for_each_other_as_any_gpu_has_room_for() -> None:
+    for plan_of in (forward_plan, backward_plan):
+        for itemsize in (2, 4, 8):
+            for columns in (1, 1000, 32768, 40000, 131072, 262144, 262145, 3_000_000):
+                for shape, dim in (((64, columns), 1), ((2, columns, 96), 1), ((columns,), 0)):
+                    strides = torch.empty(shape, device="meta").stride()
+                    rows = rows_of(shape, strides, dim)
+                    plan = plan_of(rows, itemsize, True)
+                    shares = -(-columns // plan.columns)
+                    assert not plan.together or 1 < shares <= MOST_TOGETHER
+                    assert plan.rows * plan.columns <= 32768
+                    assert not plan_of(rows, itemsize, False).together
+
+
+def test_rows_to_262144_columns_take_one_launch_on_a_gpu() -> None:
+    for plan_of in (forward_plan, backward_plan):
+        for itemsize in (2, 4):
+            for columns in (32769, 65536, 131072, 262144):
+                assert plan_of(rows_of((8, columns), (columns, 1), 1), itemsize, True).together
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "wide"),
+    [
+        ((2**15, 2**15), (2**15, 1), False),
+        ((2**16, 2**15), (2**15, 1), True),
+        ((2, 64), (2**31, 1), True),
+        ((2, 64), (1, 2**26), True),
+        ((2**31, 1), (1, 1), True),
+        ((2**31, 1), (0, 0), True),
+    ],
+)
+def test_offsets_are_64_bits_wide_where_they_pass_32(shape, strides, wide) -> None:
+    launch = launches.launch_of(shape, strides, 1, 2, True, forward_plan)
+    assert launch is not None
+    assert launch.stages[0]["WIDE"] == wide
