@@ -9,18 +9,23 @@ import json
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import triton
+from trainscope_kernels.gelu import triton_impl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from trainscope_kernels.gelu import triton_impl
-
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 TYPES = {"bf16": 2, "fp32": 4}
-# Each costs most of a second: on Hopper both forms, on Ampere the one with more registers.
-CASES = [(90, "bf16", False), (90, "bf16", True), (90, "fp32", False), (80, "bf16", False)]
+# Capability, dtype, tanh, with bias. A kernel costs most of a second to compile.
+CASES = [
+    (90, "bf16", False, True),
+    (90, "bf16", True, False),
+    (90, "fp32", False, False),
+    (80, "bf16", False, False),
+]
 ALIGNED = [["tt.divisibility", 16]]
 
 
@@ -33,7 +38,9 @@ def flat(kernel: object, pointers: list[str], kind: str, tanh: bool, block: int)
     return ASTSource(kernel, signature, constants, attrs)
 
 
-def tiled(kernel: object, pointers: dict[str, str], scalars: list[str], tanh: bool, block: int):
+def tiled(
+    kernel: object, pointers: dict[str, str], scalars: list[str], tanh: bool, block: int
+) -> ASTSource:
     names = [*pointers, *scalars]
     constants = {"TANH": tanh, "TALL": 2, "BROAD": block // 2}
     signature = {
@@ -45,7 +52,7 @@ def tiled(kernel: object, pointers: dict[str, str], scalars: list[str], tanh: bo
     return ASTSource(kernel, signature, constants, attrs)
 
 
-def sources(kind: str, tanh: bool):
+def sources(kind: str, tanh: bool, with_bias: bool) -> Iterator[tuple[str, ASTSource, tuple]]:
     size, typed = TYPES[kind], f"*{kind}"
     k = triton_impl
     tile = k.FORWARD_BLOCK[size]
@@ -53,7 +60,7 @@ def sources(kind: str, tanh: bool):
     tile = k.BACKWARD_BLOCK[size]
     pointers = ["g_ptr", "x_ptr", "dx_ptr"]
     yield "backward", flat(k._backward_kernel, pointers, kind, tanh, tile[0]), tile
-    if not tanh:
+    if with_bias:
         tile = k.BIAS_BLOCK[size]
         typed_pointers = dict.fromkeys(["x_ptr", "b_ptr", "y_ptr"], typed)
         source = tiled(k._bias_forward_kernel, typed_pointers, ["rows", "cols"], tanh, tile[0])
@@ -90,8 +97,8 @@ def run(tool: str, *arguments: str) -> str:
 
 def main() -> None:
     rows = []
-    for capability, kind, tanh in CASES:
-        for name, source, (block, warps) in sources(kind, tanh):
+    for capability, kind, tanh, with_bias in CASES:
+        for name, source, (block, warps) in sources(kind, tanh, with_bias):
             found = look(source, capability, warps)
             each = {"kernel": name, "capability": capability, "dtype": kind, "tanh": tanh}
             rows.append({**each, "elements_a_thread": block // (warps * 32), **found})

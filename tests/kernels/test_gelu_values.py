@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from gelu_truth import FORMS, HALVES, IMPLS, every_half, gelu64, slope64, ulps_off
-
 from trainscope_kernels.gelu import gelu
 
 

@@ -1,0 +1,236 @@
+"""GELU as torch sees it: gradients, compile, checkpointing, autocast, errors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+import torch
+import trainscope_kernels
+from gelu_truth import FORMS, IMPLS
+from torch._dynamo.backends.debugging import aot_eager
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+from trainscope_kernels import GELU, bias_gelu, gelu
+from trainscope_kernels.errors import ArgumentError, ImplUnavailableError
+
+DOUBLE_IMPLS = ["reference", "triton"]
+
+
+def inputs(device: torch.device, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    b = torch.randn(5, generator=generator, dtype=torch.float64)
+    return [t.to(device, dtype).requires_grad_() for t in (x, b)]
+
+
+@pytest.mark.parametrize("impl", DOUBLE_IMPLS)
+@pytest.mark.parametrize("approximate", FORMS)
+def test_gradcheck(approximate: str, impl: str, device: torch.device) -> None:
+    x, b = inputs(device)
+    assert torch.autograd.gradcheck(lambda t: gelu(t, approximate, impl=impl), x)
+    assert torch.autograd.gradcheck(lambda t, c: bias_gelu(t, c, approximate, impl=impl), (x, b))
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_opcheck(impl: str, device: torch.device) -> None:
+    x, b = inputs(device, torch.float32)
+    ops = torch.ops.trainscope_kernels
+    g = torch.randn_like(x.detach())
+    for layout in (x, x.detach().t().requires_grad_(), x.detach()[:, ::2].requires_grad_()):
+        torch.library.opcheck(ops.gelu.default, (layout, "none", impl))
+        torch.library.opcheck(
+            ops.gelu_backward.default, (layout.detach(), layout.detach(), "tanh", impl)
+        )
+    torch.library.opcheck(ops.bias_gelu.default, (x, b, "none", impl))
+    arguments = (g, x.detach(), b.detach(), "none", impl)
+    torch.library.opcheck(ops.bias_gelu_backward.default, arguments)
+
+
+@pytest.mark.parametrize("impl", ["auto", *IMPLS])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_compiles_into_one_graph(dynamic: bool | None, impl: str, device: torch.device) -> None:
+    def step(t: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        return trainscope_kernels.gelu(
+            bias_gelu(t.t(), c, impl=impl) * 2.0, "tanh", impl=impl
+        ).sum()
+
+    torch._dynamo.reset()
+    graphs = []
+
+    def counted(graph: torch.fx.GraphModule, examples: list[torch.Tensor]) -> object:
+        graphs.append(graph)
+        return aot_eager(graph, examples)
+
+    compiled = torch.compile(step, fullgraph=True, dynamic=dynamic, backend=counted)
+    for columns in (6, 9, 17):
+        x = torch.randn(5, columns, device=device, requires_grad=True)
+        b = torch.randn(5, device=device, requires_grad=True)
+        ours = torch.autograd.grad(compiled(x, b), (x, b))
+        plain = torch.autograd.grad(step(x, b), (x, b))
+        torch.testing.assert_close(ours, plain)
+    assert len(graphs) == (1 if dynamic else 2)
+
+
+def test_exports(device: torch.device) -> None:
+    exported = torch.export.export(GELU("tanh"), (torch.randn(4, 8, device=device),))
+    targets = [str(node.target) for node in exported.graph.nodes]
+    assert "trainscope_kernels.gelu.default" in targets
+    x = torch.randn(4, 8, device=device)
+    assert torch.equal(exported.module()(x), gelu(x, "tanh"))
+
+
+def test_meta_and_fake_tensors_need_no_kernel() -> None:
+    x = torch.empty(6, 4, device="meta", dtype=torch.bfloat16).t()
+    for impl in ("auto", "reference", "triton", "cuda"):
+        y = gelu(x, impl=impl)
+        assert (y.device.type, y.shape, y.stride(), y.dtype) == ("meta", (4, 6), (1, 4), x.dtype)
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_gives_the_same_gradient(
+    reentrant: bool, impl: str, device: torch.device
+) -> None:
+    x, _ = inputs(device, torch.float32)
+    block = partial(gelu, approximate="tanh", impl=impl)
+    (plain,) = torch.autograd.grad(block(block(x)).sum(), x)
+    checkpoint(lambda t: block(block(t)), x, use_reentrant=reentrant).sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, plain)
+
+
+def test_selective_checkpointing_knows_it_by_name(device: torch.device) -> None:
+    op = torch.ops.trainscope_kernels.gelu.default
+    seen = []
+
+    def policy(ctx: object, called: object, *args: object, **kwargs: object) -> CheckpointPolicy:
+        seen.append(called)
+        kept = CheckpointPolicy.MUST_SAVE
+        return kept if called is op else CheckpointPolicy.PREFER_RECOMPUTE
+
+    x, _ = inputs(device, torch.float32)
+    contexts = partial(create_selective_checkpoint_contexts, policy)
+    y = checkpoint(lambda t: gelu(t * 2.0).exp(), x, use_reentrant=False, context_fn=contexts)
+    (dx,) = torch.autograd.grad(y.sum(), x)
+    (plain,) = torch.autograd.grad(gelu(x * 2.0).exp().sum(), x)
+    assert torch.equal(dx, plain)
+    assert op in seen
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_autocast_leaves_the_dtype_as_torch_does(impl: str, device: torch.device) -> None:
+    x, b = inputs(device, torch.float32)
+    with torch.autocast(device.type, torch.bfloat16):
+        hidden = torch.nn.functional.linear(x, torch.eye(5, device=device))
+        assert gelu(x, impl=impl).dtype == torch.float32
+        assert gelu(hidden, impl=impl).dtype == torch.bfloat16
+        y = bias_gelu(hidden, b, impl=impl)
+    assert y.dtype == torch.bfloat16
+    y.sum().backward()
+    assert x.grad is not None
+    assert b.grad is not None
+    assert x.grad.dtype == b.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_differentiating_twice_says_that_it_cannot(impl: str, device: torch.device) -> None:
+    x, b = inputs(device, torch.float32)
+    for name, y in (("gelu", gelu(x, impl=impl)), ("bias_gelu", bias_gelu(x, b, impl=impl))):
+        (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        with pytest.raises(NotImplementedError, match=rf"{name} has no second derivative"):
+            first.sum().backward()
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_no_grad_and_inference_mode(impl: str, device: torch.device) -> None:
+    x, _ = inputs(device, torch.float32)
+    wanted = gelu(x, impl=impl).detach()
+    with torch.no_grad():
+        y = gelu(x, impl=impl)
+    assert not y.requires_grad
+    assert torch.equal(y, wanted)
+    with torch.inference_mode():
+        y = gelu(x, impl=impl)
+    assert y.is_inference()
+    assert torch.equal(y, wanted)
+
+
+def test_the_backward_can_run_twice(device: torch.device) -> None:
+    x, b = inputs(device, torch.float32)
+    y = bias_gelu(x, b)
+    first = torch.autograd.grad(y.sum(), (x, b), retain_graph=True)
+    second = torch.autograd.grad(y.sum(), (x, b))
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(first[1], second[1])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: gelu([1.0]), "x must be a tensor, got list"),
+        (lambda: gelu(torch.arange(3)), r"dtype torch.int64; allowed: float32, bfloat16"),
+        (lambda: gelu(torch.ones(2, dtype=torch.complex64)), "dtype torch.complex64"),
+        (lambda: gelu(torch.eye(2).to_sparse()), r"layout torch.sparse_coo.*to_dense"),
+        (lambda: gelu(torch.ones(2), "erf"), "approximate='erf'; allowed: 'none'.*'tanh'"),
+        (lambda: gelu(torch.ones(2), impl="cudnn"), "impl='cudnn'; allowed: 'auto', 'reference'"),
+        (lambda: bias_gelu(torch.ones(2, 3), torch.ones(2)), r"\(2,\); allowed.*\(2, 3\)"),
+        (lambda: bias_gelu(torch.ones(2, 3), torch.ones(2, 3)), r"\(2, 3\); allowed: one dim"),
+        (lambda: bias_gelu(torch.tensor(1.0), torch.ones(1)), r"which has shape \(\)"),
+        (lambda: bias_gelu(torch.ones(3), torch.ones(3).half()), "bias has dtype torch.float16"),
+        (lambda: bias_gelu(torch.ones(3), torch.ones(3, device="meta")), "on meta and x on cpu"),
+        (lambda: bias_gelu(torch.ones(3), None), "bias must be a tensor, got NoneType"),
+    ],
+)
+def test_a_bad_argument_is_named_with_what_is_allowed(call: object, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        call()  # type: ignore[operator]
+
+
+def test_an_impl_asked_for_by_name_never_falls_back() -> None:
+    with pytest.raises(ImplUnavailableError, match=r"impl='cuda'.*needs a CUDA tensor.*on cpu"):
+        gelu(torch.ones(2), impl="cuda")
+
+
+def test_auto_is_the_reference_off_the_gpu() -> None:
+    x = torch.linspace(-5, 5, 999)
+    assert torch.equal(gelu(x), gelu(x, impl="reference"))
+
+
+def test_vmap_works_and_torch_func_grad_is_refused(device: torch.device) -> None:
+    x, _ = inputs(device, torch.float32)
+    assert torch.equal(torch.func.vmap(gelu)(x), gelu(x))
+    with pytest.raises(RuntimeError, match="functorch"):
+        torch.func.grad(lambda t: gelu(t).sum())(x)
+
+
+def test_the_module_is_torchs_module_with_another_kernel(device: torch.device) -> None:
+    module = GELU("tanh", impl="reference")
+    x, _ = inputs(device, torch.float32)
+    torch.testing.assert_close(module(x), torch.nn.GELU("tanh")(x))
+    assert repr(module) == "GELU(approximate='tanh', impl='reference')"
+    assert module.state_dict() == {}
+    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert torch.equal(twin(x), module(x))
+
+
+def test_the_name_is_the_function_whatever_is_imported_first() -> None:
+    program = (
+        "import sys, trainscope_kernels as t\n"
+        "assert not {'torch', 'triton'} & set(sys.modules)\n"
+        "import trainscope_kernels.gelu.op, trainscope_kernels.modules\n"
+        "from trainscope_kernels import gelu\n"
+        "assert t.gelu is gelu and gelu.__name__ == 'gelu', gelu\n"
+        "assert 'triton' not in sys.modules\n"
+        "import torch; gelu(torch.ones(3))\n"
+        "assert 'trainscope_kernels.gelu.triton_impl' not in sys.modules\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
