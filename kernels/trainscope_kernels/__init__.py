@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trainscope_kernels.modules import Attention as Attention
     from trainscope_kernels.modules import Softmax as Softmax
     from trainscope_kernels.softmax import softmax as softmax
-    from trainscope_kernels.swap import swap as swap
+    from trainscope_kernels.swapping import swap as swap
 
 _HOME = {
     "ArgumentError": "trainscope_kernels.errors",
@@ -36,7 +36,7 @@ _HOME = {
     "flash_attention_varlen": "trainscope_kernels.attention",
     "gelu": "trainscope_kernels.gelu",
     "softmax": "trainscope_kernels.softmax",
-    "swap": "trainscope_kernels.swap",
+    "swap": "trainscope_kernels.swapping",
 }
 
 __all__ = [

@@ -1,0 +1,103 @@
+"""The functions of torch that a swapped model's calls reach, and when they are left to torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from trainscope_kernels.attention import flash_attention
+from trainscope_kernels.gelu import gelu
+from trainscope_kernels.softmax import softmax
+
+__all__ = ["REPLACED", "instead_of"]
+
+HALVES_AND_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
+LARGEST_HEAD_DIM = 256
+
+
+def instead_of(func: Callable[..., Any], impl: str) -> Callable[..., Any] | None:
+    """What to call instead of ``func``; None for a function that is not replaced.
+
+    It gives the call to ``func`` where these kernels do not take it: on a device without them
+    (unless ``impl`` names one), another dtype, dropout, a mask that wants a gradient.
+    """
+    replacement = REPLACED.get(func)
+    if replacement is None:
+        return None
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return replacement(func, impl, *arguments, **named)
+
+    return call
+
+
+def _gelu(func: Callable[..., Any], impl: str, input: Any, approximate: str = "none") -> Any:
+    if not _is_taken(input, impl):
+        return func(input, approximate=approximate)
+    return gelu(input, approximate, impl=impl)
+
+
+def _softmax(
+    func: Callable[..., Any], impl: str, input: Any, dim: Any = None, *rest: Any, **named: Any
+) -> Any:
+    # F.softmax has _stacklevel third and dtype fourth, torch.softmax has dtype third
+    dtype = named.get("dtype", rest[-1] if rest and isinstance(rest[-1], torch.dtype) else None)
+    if not isinstance(dim, int) or "out" in named or not _is_taken(input, impl):
+        return func(input, dim, *rest, **named)
+    if dtype is not None and dtype not in HALVES_AND_FLOAT:
+        return func(input, dim, *rest, **named)
+    return softmax(input, dim, dtype=dtype, impl=impl)
+
+
+def _attention(
+    func: Callable[..., Any],
+    impl: str,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    tensors = (query, key, value)
+    taken = all(_is_taken(each, impl) and each.dim() == 4 for each in tensors)
+    if taken:
+        taken = query.dtype == key.dtype == value.dtype and query.shape[0] == key.shape[0]
+    if taken:
+        dims = max(query.shape[3], value.shape[3])
+        heads = key.shape[1] == query.shape[1] or enable_gqa
+        taken = dims <= LARGEST_HEAD_DIM and heads and key.shape[1] == value.shape[1]
+    if attn_mask is not None:
+        taken = taken and not attn_mask.requires_grad and not is_causal
+    if not taken or dropout_p > 0.0:
+        return func(
+            *tensors,
+            attn_mask=attn_mask,
+            dropout_p=dropout_p,
+            is_causal=is_causal,
+            scale=scale,
+            enable_gqa=enable_gqa,
+        )
+    causal = "top-left" if is_causal else None
+    return flash_attention(*tensors, causal=causal, scale=scale, mask=attn_mask, impl=impl)
+
+
+def _is_taken(x: Any, impl: str) -> bool:
+    """A plain tensor of a dtype that is faster here, where kernels run, or anywhere by name."""
+    if not isinstance(x, torch.Tensor) or x.layout != torch.strided or x.is_nested:
+        return False
+    return x.dtype in HALVES_AND_FLOAT and (x.is_cuda or impl != "auto")
+
+
+REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
+    F.gelu: _gelu,
+    F.softmax: _softmax,
+    torch.softmax: _softmax,
+    torch.Tensor.softmax: _softmax,
+    F.scaled_dot_product_attention: _attention,
+}
