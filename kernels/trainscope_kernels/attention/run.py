@@ -25,7 +25,7 @@ def _triton() -> Any:
     from trainscope_kernels.attention import triton_delta, triton_dkdv, triton_dq, triton_forward
     from trainscope_kernels.attention.triton_launch import Call
 
-    return Call, triton_forward.forward, triton_delta.delta, triton_dq.dq, triton_dkdv.dkdv
+    return Call, triton_forward.forward, triton_delta.row_terms, triton_dq.dq, triton_dkdv.dkdv
 
 
 def require_dtype(q: torch.Tensor) -> None:
@@ -121,13 +121,13 @@ def backward(
     if cu_q is not None:
         for grad in grads:
             grad.zero_()
-    call, _, delta, dq, dkdv = _triton()
+    call, _, row_terms, dq, dkdv = _triton()
     settings = call(mask, cu_q, cu_k, scale, softcap, band)
-    row_term = lse if lse.numel() == 0 else delta(out, grad_out, grad_lse, lse)
+    terms = lse if lse.numel() == 0 else row_terms(out, grad_out, grad_lse, lse)
     if grads[0].numel() > 0:
-        dq(grad_out, q, k, v, lse, row_term, grads[0], settings)
+        dq(grad_out, q, k, v, terms, grads[0], settings)
     if grads[1].numel() > 0:
-        dkdv(grad_out, q, k, v, lse, row_term, grads[1], grads[2], settings)
+        dkdv(grad_out, q, k, v, terms, grads[1], grads[2], settings)
     return grads
 
 

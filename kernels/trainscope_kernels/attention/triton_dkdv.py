@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from trainscope_kernels.attention.tile_sizes import Tile, dkdv_tile
-from trainscope_kernels.attention.triton_delta import load_lse
+from trainscope_kernels.attention.triton_delta import load_terms
 from trainscope_kernels.attention.triton_launch import (
     NO_STRIDES,
     Call,
@@ -51,8 +51,7 @@ def attention_dkdv(
     v,
     mask,
     grad_out,
-    lse,
-    row_term,
+    row_terms,
     grad_k,
     grad_v,
     cu_q,
@@ -97,8 +96,8 @@ def attention_dkdv(
     tile, instance = tile_and_head(tl.program_id(0), tiles, instances, together)
     batch = (instance // heads).to(tl.int64)
     head = (instance % heads).to(tl.int64)
-    # rows of all packed sequences: the distance between two heads of the LSE
-    lse_rows = n_q.to(tl.int64)
+    row_terms += instance.to(tl.int64) * group * n_q * 4
+    terms_of_head = n_q.to(tl.int64) * 4
     q += batch * q_strides[0]
     grad_out += batch * grad_strides[0]
     k += batch * k_strides[0] + head * k_strides[1]
@@ -115,8 +114,7 @@ def attention_dkdv(
         v += k_from.to(tl.int64) * v_strides[2]
         grad_k += k_from.to(tl.int64) * grad_k_strides[2]
         grad_v += k_from.to(tl.int64) * grad_v_strides[2]
-        lse += q_from
-        row_term += q_from
+        row_terms += q_from.to(tl.int64) * 4
     first = tile * BLOCK_N
     if first >= n_k:
         return
@@ -139,7 +137,6 @@ def attention_dkdv(
     acc_v = tl.zeros([BLOCK_N, BLOCK_VALUE], WIDE)
     for member in range(group):
         q_head = head * group + member
-        of_head = (batch * heads * group + q_head) * lse_rows
         # the queries in three parts: those that need a mask before, none, and a mask again
         for part in tl.static_range(3):
             if (
@@ -147,18 +144,14 @@ def attention_dkdv(
                 or (part == 1 and MASK == "none")
                 or (part == 2 and (HAS_LEFT or RAGGED or MASK != "none"))
             ):
-                # unpipelined beside the loop without a mask for the reason given in the forward
-                for start in tl.range(
-                    limits[part],
-                    limits[part + 1],
-                    BLOCK_M,
-                    num_stages=1 if part != 1 and MASK == "none" else None,
-                ):
+                for start in tl.range(limits[part], limits[part + 1], BLOCK_M):
                     q_tile = load_rows(
                         q + q_head * q_strides[1], start, n_q, q_strides[2], q_strides[3],
                         BLOCK_M, DIM, BLOCK_DIM, part != 1, OFFSET,
                     )  # fmt: skip
-                    rows = start + tl.arange(0, BLOCK_M)
+                    log2_lse, minus_delta = load_terms(
+                        row_terms + member * terms_of_head, start, n_q, BLOCK_M, part != 1
+                    )
                     s = tl.dot(k_tile, q_tile.T, input_precision=PRECISION, out_dtype=WIDE)
                     if SOFTCAP:
                         capped = soft_tanh(s * (scale / softcap))
@@ -166,9 +159,9 @@ def attention_dkdv(
                     else:
                         s = s * (scale * LOG2E)
                     if part != 1:
-                        queries = rows[None, :]
+                        queries = (start + tl.arange(0, BLOCK_M))[None, :]
                         visible = in_band(
-                            queries, keys, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT
+                            queries, keys, n_q, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT
                         )
                         if MASK != "none":
                             of_mask = mask + batch * mask_strides[0] + q_head * mask_strides[1]
@@ -176,7 +169,7 @@ def attention_dkdv(
                                 s, visible, of_mask, queries, keys, n_q, n_k,
                                 mask_strides[2], mask_strides[3], MASK == "add",
                             )  # fmt: skip
-                    p = tl.exp2(s - load_lse(lse + of_head, rows, n_q)[None, :])
+                    p = tl.exp2(s - log2_lse[None, :])
                     if part != 1:
                         # a hidden score may lie far above the LSE: its exp2 can be inf
                         p = tl.where(visible, p, 0.0)
@@ -189,9 +182,13 @@ def attention_dkdv(
                         p.to(grad_tile.dtype), grad_tile, acc_v,
                         input_precision=PRECISION, out_dtype=WIDE,
                     )  # fmt: skip
-                    grad_p = tl.dot(v_tile, grad_tile.T, input_precision=PRECISION, out_dtype=WIDE)
-                    term = tl.load(row_term + of_head + rows, mask=rows < n_q, other=0.0)
-                    grad_s = p * (grad_p - term[None, :])
+                    # delta goes in as the start of the accumulator: fewer registers, no spills
+                    grad_p = tl.dot(
+                        v_tile, grad_tile.T,
+                        tl.broadcast_to(minus_delta[None, :], [BLOCK_N, BLOCK_M]),
+                        input_precision=PRECISION, out_dtype=WIDE,
+                    )  # fmt: skip
+                    grad_s = p * grad_p
                     if SOFTCAP:
                         grad_s = grad_s * (1.0 - capped * capped)
                     acc_k = tl.dot(
@@ -211,8 +208,7 @@ def dkdv(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    lse: torch.Tensor,
-    row_term: torch.Tensor,
+    row_terms: torch.Tensor,
     grad_k: torch.Tensor,
     grad_v: torch.Tensor,
     call: Call,
@@ -231,8 +227,7 @@ def dkdv(
             v,
             call.mask,
             grad_out,
-            lse,
-            row_term,
+            row_terms,
             grad_k,
             grad_v,
             call.cu_q,

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from trainscope_kernels.attention.tile_sizes import Tile, dq_tile
-from trainscope_kernels.attention.triton_delta import load_lse
+from trainscope_kernels.attention.triton_delta import load_terms
 from trainscope_kernels.attention.triton_launch import (
     NO_STRIDES,
     Call,
@@ -47,8 +47,7 @@ def attention_dq(
     v,
     mask,
     grad_out,
-    lse,
-    row_term,
+    row_terms,
     grad_q,
     cu_q,
     cu_k,
@@ -91,8 +90,7 @@ def attention_dq(
     tile, instance = tile_and_head(tl.program_id(0), tiles, instances, together)
     batch = (instance // heads).to(tl.int64)
     head = (instance % heads).to(tl.int64)
-    lse += instance.to(tl.int64) * n_q
-    row_term += instance.to(tl.int64) * n_q
+    row_terms += instance.to(tl.int64) * n_q * 4
     q += batch * q_strides[0] + head * q_strides[1]
     k += batch * k_strides[0] + (head // group) * k_strides[1]
     v += batch * v_strides[0] + (head // group) * v_strides[1]
@@ -109,8 +107,7 @@ def attention_dq(
         v += k_from.to(tl.int64) * v_strides[2]
         grad_out += q_from.to(tl.int64) * grad_strides[2]
         grad_q += q_from.to(tl.int64) * grad_q_strides[2]
-        lse += q_from
-        row_term += q_from
+        row_terms += q_from.to(tl.int64) * 4
     elif HAS_RIGHT:
         # under a causal mask the last queries see the most keys: longest first
         tile = tiles - 1 - tile
@@ -124,8 +121,7 @@ def attention_dq(
         first, first + BLOCK_M - 1, n_k, shift, left, right,
         BLOCK_N, HAS_LEFT, HAS_RIGHT, MASK != "none",
     )  # fmt: skip
-    rows = first + tl.arange(0, BLOCK_M)
-    queries = rows[:, None]
+    queries = (first + tl.arange(0, BLOCK_M))[:, None]
     q_tile = load_rows(
         q, first, n_q, q_strides[2], q_strides[3], BLOCK_M, DIM, BLOCK_DIM, True, OFFSET
     )
@@ -133,8 +129,7 @@ def attention_dq(
         grad_out, first, n_q, grad_strides[2], grad_strides[3],
         BLOCK_M, VALUE_DIM, BLOCK_VALUE, True, OFFSET,
     )  # fmt: skip
-    lse_rows = load_lse(lse, rows, n_q)[:, None]
-    terms = tl.load(row_term + rows, mask=rows < n_q, other=0.0)[:, None]
+    log2_lse, minus_delta = load_terms(row_terms, first, n_q, BLOCK_M, True)
     acc = tl.zeros([BLOCK_M, BLOCK_DIM], WIDE)
     # the keys in three parts: those that need a mask before, none, and a mask again
     for part in tl.static_range(3):
@@ -167,17 +162,19 @@ def attention_dq(
                     s = s * (scale * LOG2E)
                 if part != 1:
                     keys = (start + tl.arange(0, BLOCK_N))[None, :]
-                    visible = in_band(queries, keys, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT)
+                    visible = in_band(
+                        queries, keys, n_q, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT
+                    )
                     if MASK != "none":
                         s, visible = add_mask(
                             s, visible, mask, queries, keys, n_q, n_k,
                             mask_strides[2], mask_strides[3], MASK == "add",
                         )  # fmt: skip
-                p = tl.exp2(s - lse_rows)
+                p = tl.exp2(s - log2_lse[:, None])
                 if part != 1:
                     # a hidden score may lie far above the LSE: its exp2 can be inf
                     p = tl.where(visible, p, 0.0)
-                grad_s = p * (grad_p - terms)
+                grad_s = p * (grad_p + minus_delta[:, None])
                 if SOFTCAP:
                     grad_s = grad_s * (1.0 - capped * capped)
                 acc = tl.dot(
@@ -192,8 +189,7 @@ def dq(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    lse: torch.Tensor,
-    row_term: torch.Tensor,
+    row_terms: torch.Tensor,
     grad_q: torch.Tensor,
     call: Call,
     tile: Tile | None = None,
@@ -211,8 +207,7 @@ def dq(
             v,
             call.mask,
             grad_out,
-            lse,
-            row_term,
+            row_terms,
             grad_q,
             call.cu_q,
             call.cu_k,

@@ -163,7 +163,9 @@ def attention_forward(
                     s = s * (scale * LOG2E)
                 if part != 1:
                     keys = (start + tl.arange(0, BLOCK_N))[None, :]
-                    visible = in_band(queries, keys, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT)
+                    visible = in_band(
+                        queries, keys, n_q, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT
+                    )
                     if MASK != "none":
                         s, visible = add_mask(
                             s, visible, mask, queries, keys, n_q, n_k,

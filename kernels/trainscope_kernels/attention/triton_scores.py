@@ -56,6 +56,7 @@ def block_limits(
 def in_band(
     queries,
     keys,
+    n_q,
     n_k,
     shift,
     left,
@@ -63,8 +64,8 @@ def in_band(
     HAS_LEFT: tl.constexpr,
     HAS_RIGHT: tl.constexpr,
 ):
-    """Whether each query sees each key by position."""
-    visible = (keys < n_k) & (queries >= 0)
+    """Whether each query sees each key by position; what is past either end sees nothing."""
+    visible = (queries < n_q) & (keys < n_k)
     if HAS_RIGHT:
         visible = visible & (keys <= queries + shift + right)
     if HAS_LEFT:
