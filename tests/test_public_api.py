@@ -75,7 +75,10 @@ def test_a_report_is_made_where_no_torch_is_installed(tmp_path: Path) -> None:
     assert loaded == "loaded: []"
 
 
-@pytest.mark.parametrize("args", [["--help"], ["report", "--help"], ["report", "RUN"]])
+@pytest.mark.parametrize(
+    "args",
+    [["--help"], ["report", "--help"], ["report", "RUN"], ["bench", "--help"], ["bench"]],
+)
 def test_help_and_report_start_without_torch(tmp_path: Path, args: list[str]) -> None:
     path = write_run(tmp_path / "mlp", full_trace()).path
     args = [str(path) if arg == "RUN" else arg for arg in args]

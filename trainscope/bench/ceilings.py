@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 
 from trainscope.bench.ceiling_store import CeilingStore
+from trainscope.bench.choice import COPY
 from trainscope.bench.cuda_timer import CudaTimer
 from trainscope.bench.environment import device_name
 from trainscope.bench.spread import spread
@@ -63,7 +64,7 @@ def copy_of(bytes_moved: int, device: torch.device) -> Subject:
     half = max(bytes_moved // 2, 1)
     source = torch.zeros(half, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    return Subject("copy", lambda: target.copy_(source))
+    return Subject(COPY, lambda: target.copy_(source))
 
 
 def _copy(device: torch.device) -> float:

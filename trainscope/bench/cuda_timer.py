@@ -16,14 +16,15 @@ from trainscope.bench.model import Cache
 from trainscope.bench.subject import Subject
 from trainscope.bench.timers import Probe, Trial
 
-__all__ = ["CudaTimer"]
+__all__ = ["LONG_CPU_NS", "CudaTimer"]
 
 _WARM_TRIAL_NS = 200_000.0  # events tell 0.5 us apart: a quarter of a percent of this
 _MOST_CALLS = 100  # more launches than the driver's queue holds would make the CPU wait
 _FLUSH_BYTES = 256 << 20
 _PROBE_NS = 5_000_000.0
 _PROBES = 3
-_LONG_CPU_NS = 2_000_000.0
+LONG_CPU_NS = 2_000_000.0
+"""Beyond it a function may launch more than the driver's queue holds."""
 
 
 class CudaTimer:
@@ -82,7 +83,9 @@ class CudaTimer:
         returned = self.now_ns()
         end.record()
         end.synchronize()
-        return Trial(start.elapsed_time(end) * 1e6 / calls, (returned - began) / calls)
+        # events half a microsecond apart may say 0, to which every ratio is infinite
+        took_ns = max(start.elapsed_time(end) * 1e6, 1.0)
+        return Trial(took_ns / calls, (returned - began) / calls)
 
     def wall_ns(self, subject: Subject, calls: int) -> float:
         """The chapter's pattern: sync, clock, calls, sync, clock."""
@@ -105,7 +108,7 @@ class CudaTimer:
         bare = [self._left_behind(subject) for _ in range(_PROBES)]
         cpu_ns = min(cpu for cpu, _ in bare)
         left_behind_ns = min(left for _, left in bare)
-        if cpu_ns > _LONG_CPU_NS:
+        if cpu_ns > LONG_CPU_NS:
             # so many launches may fill the driver's queue, and then a busy GPU holds up any of them
             self._make_ready(subject)
             return Probe(syncs_by_name(subject.call, self._cuda), left_behind_ns, cpu_ns)

@@ -59,8 +59,8 @@ def cases_of(name: str) -> Sequence[Benchmark]:
         missing = [each for each in _FIELDS if not hasattr(case, each)]
         if missing:
             raise BenchmarkError(
-                f"benchmark {name!r} ({where}) returned a {type(case).__name__} without "
-                f"{', '.join(missing)}; a case has {', '.join(_FIELDS)}"
+                f"benchmark {name!r} ({where}) returned an object of type {type(case).__name__} "
+                f"without {', '.join(missing)}; a case has {', '.join(_FIELDS)}"
             )
     return cases
 

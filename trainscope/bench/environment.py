@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from datetime import datetime, timezone
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
@@ -17,13 +18,10 @@ __all__ = ["device_name", "environment"]
 
 def environment(device: torch.device) -> Environment:
     """The device, the versions and the date, now."""
-    driver = None
-    if device.type == "cuda":
-        driver = (ask(smi_id(device), ("driver_version",)) or [None])[0]
     return Environment(
         device=device_name(device),
         cuda=torch.version.cuda if device.type == "cuda" else None,
-        driver=driver,
+        driver=_driver(smi_id(device)) if device.type == "cuda" else None,
         torch=torch.__version__,
         triton=_installed("triton"),
         trainscope=trainscope.__version__,
@@ -40,6 +38,11 @@ def device_name(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     processor = platform.processor() or platform.machine()
     return f"CPU of {platform.node()} ({processor})"
+
+
+@cache
+def _driver(gpu: str) -> str | None:
+    return (ask(gpu, ("driver_version",)) or [None])[0]
 
 
 def _installed(package: str) -> str | None:

@@ -95,20 +95,22 @@ def _size(seen: Seen) -> Iterator[Flag]:
         yield Flag(
             code="dispatch-bound",
             text=f"the CPU needs {time_text(seen.cpu_us)} to launch what the GPU does in "
-            f"{time_text(time_us)}: in a loop of such calls dispatch is what is seen; time a larger "
-            "input, or launch it from a CUDA graph",
+            f"{time_text(time_us)}: in a loop of such calls dispatch is what is seen; time a "
+            "larger input, or launch it from a CUDA graph",
         )
     if seen.ops_us is not None and seen.ops_us >= _OVERHEAD_SHARE * time_us:
         yield Flag(
             code="dispatch-bound",
-            text=f"its operations would take {time_text(seen.ops_us)} of these {time_text(time_us)} with "
-            "nothing to compute: dispatch is what is seen; time a larger input",
+            text=f"its operations would take {time_text(seen.ops_us)} of these "
+            f"{time_text(time_us)} with nothing to compute: dispatch is what is seen; time a "
+            "larger input",
         )
     if seen.on_gpu and seen.floor_us > _FLOOR_SHARE * time_us:
         yield Flag(
             code="near-timer-floor",
             text=f"the timer says {time_text(seen.floor_us)} of a call that does nothing, and "
-            f"{time_text(time_us)} of this one; time a larger input, or more calls with cache='warm'",
+            f"{time_text(time_us)} of this one; time a larger input, or more calls with "
+            "cache='warm'",
         )
 
 

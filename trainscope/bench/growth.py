@@ -84,7 +84,8 @@ def judged(works: Sequence[float], medians_us: Sequence[float]) -> tuple[bool, f
         why = "it falls out of a cache, the clocks drop, or something waits"
         return False, fixed_us, f"time grows faster than the work: {told}; {why}"
     if slope > 0 and fixed_us > 0:
-        why = f"{time_text(fixed_us)} of the smallest's {time_text(medians_us[0])} take no work"
+        smallest = time_text(medians_us[0])
+        why = f"{time_text(fixed_us)} of the smallest's {smallest} go to what does not grow"
     else:
         why = "the larger sizes do not do the work that they should"
     return False, fixed_us, f"time grows slower than the work: {told}; {why}"

@@ -17,19 +17,18 @@ from trainscope.bench.model import (
     Ratio,
     Roofline,
     Scaling,
-    Spread,
 )
 from trainscope.bench.time_text import time_text
 
 __all__ = ["show", "text_of"]
 
-_NO_TERMINAL = (120, 24)
+_NO_TERMINAL = (100, 24)
 _FLAGGED = "yellow"
 _REFUSED = "red"
 
 
 def text_of(result: Comparison | Measurement | Scaling, *, width: int | None = None) -> str:
-    """The result as plain text; as wide as the terminal, 120 columns where there is none."""
+    """The result as plain text; as wide as the terminal, 100 columns where there is none."""
     file = StringIO()
     if width is None:
         width = shutil.get_terminal_size(_NO_TERMINAL).columns
@@ -50,7 +49,9 @@ def _parts(result: Comparison | Measurement | Scaling) -> Iterator[RenderableTyp
     else:
         rows = (result,) if isinstance(result, Measurement) else result.rows
         copy = None if isinstance(result, Measurement) else result.copy_of_bytes
-        yield _times(rows if copy is None else (*rows, copy), _title(result))
+        rows_and_copy = rows if copy is None else (*rows, copy)
+        yield _times(rows_and_copy, _title(result))
+        yield from _against(rows_and_copy)
         yield from _remarks(rows)
     yield Text(_where(result.environment), style="dim")
 
@@ -60,34 +61,54 @@ def _title(result: Comparison | Measurement) -> str | None:
 
 
 def _times(rows: Sequence[Measurement], title: str | None) -> Table:
-    rates = any(row.roofline is not None for row in rows)
-    copies = any(row.of_copy is not None for row in rows)
-    ratios = any(row.ratio is not None for row in rows)
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", overflow="fold")
-    headings = ["median", "p10 to p90", "mean"]
-    headings += ["rate", "roofline"] if rates else []
-    headings += ["of copy"] if copies else []
-    headings += ["times faster"] if ratios else []
-    headings += ["CPU", "naive", "memory"]
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    memory = any(row.memory_peak_bytes is not None for row in rows)
+    headings = ["median", "mean (95 %)", "p10 to p90", "CPU", "naive"]
+    table = _table([*headings, *(["memory"] if memory else [])], title)
     for row in rows:
         if row.time is None:
             table.add_row(Text(row.name), Text("refused", style=_REFUSED))
             continue
+        low, high = row.time.mean_ci95_us
         cells = [
             time_text(row.time.median_us),
+            f"{time_text(row.time.mean_us)} ±{(high - low) / 2 / row.time.mean_us:.1%}",
             f"{time_text(row.time.p10_us)} to {time_text(row.time.p90_us)}",
-            _mean(row.time),
+            _time(row.cpu_us),
+            _time(row.first_call_us),
+            _memory(row.memory_peak_bytes),
         ]
-        cells += [_rate(row.roofline), _share(row.roofline)] if rates else []
-        cells += [_percent(row.of_copy)] if copies else []
-        cells += [_times_faster(row.ratio)] if ratios else []
-        cells += [_time(row.cpu_us), _time(row.first_call_us), _memory(row.memory_peak_bytes)]
-        style = _FLAGGED if row.flags else ""
-        table.add_row(Text(row.name, style=style), *(Text(cell) for cell in cells))
+        table.add_row(_name(row), *(Text(cell) for cell in cells[: len(table.columns) - 1]))
     return table
+
+
+def _against(rows: Sequence[Measurement]) -> Iterator[Table]:
+    """What the times are worth: against the ceilings, a copy and the baseline; if anything."""
+    timed = [row for row in rows if row.time is not None]
+    columns = {
+        "rate": [_rate(row.roofline) for row in timed],
+        "of roofline": [_share(row.roofline) for row in timed],
+        "of a copy": [_percent(row.of_copy) for row in timed],
+        "times faster (95 %)": [_times_faster(row.ratio) for row in timed],
+    }
+    known = {heading: cells for heading, cells in columns.items() if any(cells)}
+    if not known:
+        return
+    table = _table(list(known), None)
+    for index, row in enumerate(timed):
+        table.add_row(_name(row), *(Text(cells[index]) for cells in known.values()))
+    yield table
+
+
+def _table(headings: Sequence[str], title: str | None) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _name(row: Measurement) -> Text:
+    return Text(row.name, style=_FLAGGED if row.flags else "")
 
 
 def _remarks(rows: Sequence[Measurement]) -> Iterator[Text]:
@@ -128,17 +149,16 @@ def _time(us: float | None) -> str:
     return "" if us is None else time_text(us)
 
 
-def _mean(time: Spread) -> str:
-    low, high = time.mean_ci95_us
-    return f"{time_text(time.mean_us)} ±{(high - low) / 2 / time.mean_us:.1%}"
-
-
 def _rate(roofline: Roofline | None) -> str:
     if roofline is None:
         return ""
     if roofline.bound == "compute" and roofline.tflop_s is not None:
-        return f"{roofline.tflop_s:.4g} TFLOP/s"
-    return f"{roofline.gb_s:.4g} GB/s"
+        return f"{_digits(roofline.tflop_s)} TFLOP/s"
+    return "" if roofline.gb_s is None else f"{_digits(roofline.gb_s)} GB/s"
+
+
+def _digits(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _share(roofline: Roofline | None) -> str:
