@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import triton
-from trainscope_kernels.gelu import triton_impl
+from trainscope_kernels.gelu import triton_impl, triton_kernels
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -54,21 +54,26 @@ def tiled(
 
 def sources(kind: str, tanh: bool, with_bias: bool) -> Iterator[tuple[str, ASTSource, tuple]]:
     size, typed = TYPES[kind], f"*{kind}"
-    k = triton_impl
-    tile = k.FORWARD_BLOCK[size]
-    yield "forward", flat(k._forward_kernel, ["x_ptr", "y_ptr"], kind, tanh, tile[0]), tile
-    tile = k.BACKWARD_BLOCK[size]
+    tile = triton_impl.FORWARD_BLOCK[size]
+    yield (
+        "forward",
+        flat(triton_kernels.forward_kernel, ["x_ptr", "y_ptr"], kind, tanh, tile[0]),
+        tile,
+    )
+    tile = triton_impl.BACKWARD_BLOCK[size]
     pointers = ["g_ptr", "x_ptr", "dx_ptr"]
-    yield "backward", flat(k._backward_kernel, pointers, kind, tanh, tile[0]), tile
+    yield "backward", flat(triton_kernels.backward_kernel, pointers, kind, tanh, tile[0]), tile
     if with_bias:
-        tile = k.BIAS_BLOCK[size]
+        tile = triton_impl.BIAS_BLOCK[size]
         typed_pointers = dict.fromkeys(["x_ptr", "b_ptr", "y_ptr"], typed)
-        source = tiled(k._bias_forward_kernel, typed_pointers, ["rows", "cols"], tanh, tile[0])
+        source = tiled(
+            triton_kernels.bias_forward_kernel, typed_pointers, ["rows", "cols"], tanh, tile[0]
+        )
         yield "bias_forward", source, tile
         typed_pointers = dict.fromkeys(["g_ptr", "x_ptr", "b_ptr", "dx_ptr"], typed)
         typed_pointers["sums_ptr"] = "*fp32"
         scalars = ["rows", "cols", "chunk"]
-        source = tiled(k._bias_backward_kernel, typed_pointers, scalars, tanh, tile[0])
+        source = tiled(triton_kernels.bias_backward_kernel, typed_pointers, scalars, tanh, tile[0])
         yield "bias_backward", source, tile
 
 

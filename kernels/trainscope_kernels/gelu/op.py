@@ -110,7 +110,7 @@ def _run(x: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:
 
 
 def _run_backward(grad: torch.Tensor, x: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:
-    return _implementation(impl, x.device).backward(grad, x, approximate)
+    return _implementation(impl, x.device).backward(grad.to(x.dtype), x, approximate)
 
 
 def _run_bias(x: torch.Tensor, bias: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:
@@ -120,7 +120,8 @@ def _run_bias(x: torch.Tensor, bias: torch.Tensor, approximate: str, impl: str) 
 def _run_bias_backward(
     grad: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, approximate: str, impl: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _implementation(impl, x.device).bias_backward(grad, x, bias, approximate)
+    module = _implementation(impl, x.device)
+    return module.bias_backward(grad.to(x.dtype), x, bias, approximate)
 
 
 def _like_first(x: torch.Tensor, *others: Any) -> torch.Tensor:

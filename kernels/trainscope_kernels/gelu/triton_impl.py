@@ -1,18 +1,18 @@
-"""GELU in Triton: one read and one write of each element, 16 bytes a thread at a time.
-
-The kernels load, widen to float32 and compute there (float64 stays itself). Full blocks take a
-path without masks, since a mask whose length is no multiple of the vector width makes Triton load
-element by element.
-"""
+"""GELU in Triton: tile sizes and launches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
+
+from trainscope_kernels.gelu.triton_kernels import (
+    backward_kernel,
+    bias_backward_kernel,
+    bias_forward_kernel,
+    forward_kernel,
+)
 
 __all__ = ["backward", "bias_backward", "bias_forward", "forward"]
 
@@ -24,195 +24,24 @@ ROWS_AT_LEAST = 32  # a row of partial sums for so many rows costs under 1/48 of
 PROGRAMS_ENOUGH = 2048  # several for each of the 100 to 150 SMs of the GPUs this runs on
 
 
-@triton.jit
-def _upper_tail(a):
-    """The normal distribution function at -a, for 0 <= a <= 14.5, to 5e-5 of its value.
-
-    Enough for results of 8 or 11 bits, at ten instructions: the polynomial fits its log2.
-    """
-    p = -1.418034e-9 * a + 1.10793685e-7
-    p = p * a - 3.7853467e-6
-    p = p * a + 7.473921e-5
-    p = p * a - 9.530718e-4
-    p = p * a + 8.36435e-3
-    p = p * a - 5.3201158e-2
-    p = p * a - 0.45973435
-    p = p * a - 1.1505286
-    return tl.exp2(p * a - 1.0000645)
-
-
-@triton.jit
-def _scaled_tail(a):
-    """The same times exp(a * a / 2), to 3e-7 of its value: a polynomial in 1 / (1 + 0.35 a)."""
-    w = 1.0 / (1.0 + 0.35 * a)
-    p = -2.9157845e-2 * w + 0.14403073
-    p = p * w - 0.25583866
-    p = p * w + 0.15931934
-    p = p * w - 2.3212139e-2
-    p = p * w + 0.10555242
-    p = p * w + 0.1198213
-    p = p * w + 0.1398635
-    return (p * w + 0.1396213) * w
-
-
-@triton.jit
-def _bell(a, EXACT: tl.constexpr):
-    """exp(-a * a / 2). EXACT adds back what rounding a * a and its scale lost (1e-5 far out)."""
-    square = a * a
-    scaled = square * -0.7213475
-    bell = tl.exp2(scaled)
-    if EXACT:
-        lost = tl.fma(square, -0.7213475, -scaled)
-        lost += square * -9.629815e-9  # what float32 leaves of the scale, -log2(e) / 2
-        lost += tl.fma(a, a, -square) * -0.7213475
-        bell += bell * (lost * 0.6931472)
-    return bell
-
-
-@triton.jit
-def _gelu(x, HALF: tl.constexpr, TANH: tl.constexpr):
-    """HALF: the result will be rounded to a half type, so 5e-5 of its value is close enough."""
-    if TANH:
-        # x * sigmoid(2u), in base 2; at the bound the exponential is inf and the result -0
-        x = tl.maximum(x, -40.0, tl.PropagateNan.ALL)
-        y = x / (1.0 + tl.exp2(x * (-0.1029432395800235 * (x * x) - 2.302208198144325)))
-    elif x.dtype == tl.float64:
-        x = tl.maximum(x, -40.0, tl.PropagateNan.ALL)
-        y = 0.5 * x * (1.0 + tl.math.erf(x * 0.7071067811865476))
-    else:
-        # relu(x) - |x| * tail(|x|): nothing cancels below 0, and at -inf it is 0. A select and
-        # not a maximum, which would lose NaN and the sign of -0
-        a = tl.minimum(tl.abs(x), 14.5)
-        if HALF:
-            tail = _upper_tail(a)
-        else:
-            tail = _bell(a, True) * _scaled_tail(a)
-        y = tl.where(x < 0.0, 0.0, x) - a * tail
-    return y
-
-
-@triton.jit
-def _derivative(x, HALF: tl.constexpr, TANH: tl.constexpr):
-    """The derivative of _gelu. HALF only spares the bell's correction: near its root it cancels."""
-    if TANH:
-        x = tl.clamp(x, -40.0, 40.0, tl.PropagateNan.ALL)
-        square = x * x
-        s = 1.0 / (1.0 + tl.exp2(x * (-0.1029432395800235 * square - 2.302208198144325)))
-        slope = x * (0.21406444881780076 * square + 1.5957691216057308)
-        d = s + s * (1.0 - s) * slope
-    elif x.dtype == tl.float64:
-        x = tl.clamp(x, -40.0, 40.0, tl.PropagateNan.ALL)
-        d = 0.5 + 0.5 * tl.math.erf(x * 0.7071067811865476)
-        d += x * tl.exp(-0.5 * x * x) * 0.3989422804014327
-    else:
-        a = tl.minimum(tl.abs(x), 14.5, tl.PropagateNan.ALL)
-        below = _bell(a, not HALF) * (_scaled_tail(a) - a * 0.3989422804014327)
-        d = tl.where(x < 0.0, below, 1.0 - below)
-    return d
-
-
-@triton.jit
-def _wide(x):
-    return x if x.dtype == tl.float64 else x.to(tl.float32)
-
-
-@triton.jit(do_not_specialize=["n"])
-def _forward_kernel(x_ptr, y_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
-    HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
-    start = tl.program_id(0).to(tl.int64) * BLOCK
-    lanes = tl.arange(0, BLOCK)
-    if start + BLOCK <= n:
-        x = tl.load(x_ptr + start + lanes)
-        tl.store(y_ptr + start + lanes, _gelu(_wide(x), HALF, TANH).to(x.dtype))
-    else:
-        mask = lanes < n - start
-        x = tl.load(x_ptr + start + lanes, mask=mask)
-        tl.store(y_ptr + start + lanes, _gelu(_wide(x), HALF, TANH).to(x.dtype), mask=mask)
-
-
-@triton.jit(do_not_specialize=["n"])
-def _backward_kernel(g_ptr, x_ptr, dx_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
-    HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
-    start = tl.program_id(0).to(tl.int64) * BLOCK
-    lanes = tl.arange(0, BLOCK)
-    if start + BLOCK <= n:
-        x = tl.load(x_ptr + start + lanes)
-        g = tl.load(g_ptr + start + lanes)
-        dx = _wide(g) * _derivative(_wide(x), HALF, TANH)
-        tl.store(dx_ptr + start + lanes, dx.to(x.dtype))
-    else:
-        mask = lanes < n - start
-        x = tl.load(x_ptr + start + lanes, mask=mask)
-        g = tl.load(g_ptr + start + lanes, mask=mask)
-        dx = _wide(g) * _derivative(_wide(x), HALF, TANH)
-        tl.store(dx_ptr + start + lanes, dx.to(x.dtype), mask=mask)
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _bias_forward_kernel(
-    x_ptr, b_ptr, y_ptr, rows, cols, TANH: tl.constexpr, TALL: tl.constexpr, BROAD: tl.constexpr
-):
-    HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
-    across = tl.cdiv(cols, BROAD)
-    row = (tl.program_id(0) // across).to(tl.int64) * TALL + tl.arange(0, TALL)
-    col = (tl.program_id(0) % across) * BROAD + tl.arange(0, BROAD)
-    inside = (row < rows)[:, None] & (col < cols)[None, :]
-    at = row[:, None] * cols + col[None, :]
-    x = tl.load(x_ptr + at, mask=inside)
-    b = tl.load(b_ptr + col, mask=col < cols)
-    z = _wide(x) + b.to(_wide(x).dtype)[None, :]
-    tl.store(y_ptr + at, _gelu(z, HALF, TANH).to(x.dtype), mask=inside)
-
-
-@triton.jit(do_not_specialize=["rows", "chunk"])
-def _bias_backward_kernel(
-    g_ptr, x_ptr, b_ptr, dx_ptr, sums_ptr, rows, cols, chunk,
-    TANH: tl.constexpr, TALL: tl.constexpr, BROAD: tl.constexpr,
-):  # fmt: skip
-    """Each program takes ``chunk`` rows of its columns and leaves one row of partial sums."""
-    HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
-    across = tl.cdiv(cols, BROAD)
-    band = (tl.program_id(0) // across).to(tl.int64)
-    col = (tl.program_id(0) % across) * BROAD + tl.arange(0, BROAD)
-    b = tl.load(b_ptr + col, mask=col < cols).to(sums_ptr.dtype.element_ty)
-    total = tl.zeros([TALL, BROAD], sums_ptr.dtype.element_ty)
-    for first in range(0, chunk, TALL):
-        row = band * chunk + first + tl.arange(0, TALL)
-        inside = (row < rows)[:, None] & (col < cols)[None, :]
-        at = row[:, None] * cols + col[None, :]
-        x = tl.load(x_ptr + at, mask=inside, other=0.0)
-        g = tl.load(g_ptr + at, mask=inside, other=0.0)
-        dz = _wide(g) * _derivative(_wide(x) + b[None, :], HALF, TANH)
-        tl.store(dx_ptr + at, dz.to(x.dtype), mask=inside)
-        # where bias holds an inf or NaN, lanes past the end must still add nothing
-        total += tl.where(inside, dz, 0.0)
-    tl.store(sums_ptr + band * cols + col, tl.sum(total, axis=0), mask=col < cols)
-
-
 def forward(x: torch.Tensor, approximate: str) -> torch.Tensor:
     """gelu(x), in x's dtype and strides."""
     y = torch.empty_like(x)
-    n = y.numel()
-    if n:
+    if y.numel():
         # a view with gaps or overlaps is copied into the result and worked on in place there
         source = x if x.is_contiguous() or x.stride() == y.stride() else y.copy_(x)
-        block, warps = FORWARD_BLOCK[x.element_size()]
-        tanh = approximate == "tanh"
-        _launch(_forward_kernel, -(-n // block), source, y, n, tanh, block, num_warps=warps)
+        _run_flat(forward_kernel, FORWARD_BLOCK, approximate == "tanh", source, y)
     return y
 
 
 def backward(grad: torch.Tensor, x: torch.Tensor, approximate: str) -> torch.Tensor:
     """Grad times the derivative at x, in x's dtype and strides."""
     dx = torch.empty_like(x)
-    n = dx.numel()
-    if n:
+    if dx.numel():
         source = x if x.stride() == dx.stride() else dx.copy_(x)
         if grad.stride() != dx.stride():
             grad = torch.empty_like(dx).copy_(grad)
-        block, warps = BACKWARD_BLOCK[x.element_size()]
-        tanh = approximate == "tanh"
-        _launch(_backward_kernel, -(-n // block), grad, source, dx, n, tanh, block, num_warps=warps)
+        _run_flat(backward_kernel, BACKWARD_BLOCK, approximate == "tanh", grad, source, dx)
     return dx
 
 
@@ -223,10 +52,9 @@ def bias_forward(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch
         dense = y if y.is_contiguous() else torch.empty(y.shape, dtype=y.dtype, device=y.device)
         rows, cols, tall, broad, warps = _tiles(x)
         programs = -(-rows // tall) * -(-cols // broad)
-        _launch(
-            _bias_forward_kernel, programs, x.contiguous(), bias.contiguous(), dense, rows, cols,
-            approximate == "tanh", tall, broad, num_warps=warps,
-        )  # fmt: skip
+        arguments = (x.contiguous(), bias.contiguous(), dense, rows, cols)
+        tile = (approximate == "tanh", tall, broad)
+        _launch(bias_forward_kernel, x, programs, *arguments, *tile, num_warps=warps)
         if dense is not y:
             y.copy_(dense)
     return y
@@ -247,11 +75,9 @@ def bias_backward(
     bands = -(-rows // chunk)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     sums = torch.empty((bands, cols), dtype=wide, device=x.device)
-    _launch(
-        _bias_backward_kernel, bands * across, grad.contiguous(), x.contiguous(),
-        bias.contiguous(), dense, sums, rows, cols, chunk,
-        approximate == "tanh", tall, broad, num_warps=warps,
-    )  # fmt: skip
+    inputs = (grad.contiguous(), x.contiguous(), bias.contiguous())
+    arguments = (*inputs, dense, sums, rows, cols, chunk, approximate == "tanh", tall, broad)
+    _launch(bias_backward_kernel, x, bands * across, *arguments, num_warps=warps)
     if dense is not dx:
         dx.copy_(dense)
     return dx, sums.sum(0).to(bias.dtype)
@@ -261,14 +87,53 @@ def _tiles(x: torch.Tensor) -> tuple[int, int, int, int, int]:
     """Rows and columns of x, and the height, breadth and warps of a program's tile."""
     cols = x.shape[-1]
     block, warps = BIAS_BLOCK[x.element_size()]
-    broad = min(triton.next_power_of_2(cols), block // 2)
+    broad = min(1 << (cols - 1).bit_length(), block // 2)
     return x.numel() // cols, cols, block // broad, broad, warps
 
 
-def _launch(kernel: Callable[..., Any], programs: int, *arguments: Any, num_warps: int) -> None:
-    at: torch.Tensor = arguments[0]
-    if at.is_cuda and at.get_device() != torch.cuda.current_device():
-        with torch.cuda.device(at.device):  # costs microseconds: only where it changes something
-            kernel[(programs,)](*arguments, num_warps=num_warps)
-    else:
-        kernel[(programs,)](*arguments, num_warps=num_warps)
+_ready: dict[tuple[Any, ...], Any] = {}
+
+
+def _run_flat(
+    kernel: Any, blocks: dict[int, tuple[int, int]], tanh: bool, *tensors: torch.Tensor
+) -> None:
+    """Launch over the elements of equally laid out tensors.
+
+    Triton looks at every argument at every launch, which costs more than the launch itself; what
+    it compiled for tensors of this kind is kept here and launched directly.
+    """
+    x = tensors[0]
+    n = x.numel()
+    block, warps = blocks[x.element_size()]
+    programs = -(-n // block)
+    if not x.is_cuda:
+        _launch(kernel, x, programs, *tensors, n, tanh, block, num_warps=warps)
+        return
+    addresses = 0
+    for each in tensors:
+        addresses |= each.data_ptr()
+    device = x.get_device()
+    key = (id(kernel), x.dtype, tanh, device, addresses % 16 == 0, n < 2**31)
+    ready = _ready.get(key)
+    if ready is not None:
+        with _on(x):
+            ready[(programs, 1, 1)](*tensors, n, tanh, block)
+        return
+    compiled = _launch(kernel, x, programs, *tensors, n, tanh, block, num_warps=warps)
+    if addresses % 16 == 0:  # else each pointer has an alignment of its own
+        _ready[key] = compiled
+
+
+def _launch(kernel: Any, x: torch.Tensor, programs: int, *arguments: Any, num_warps: int) -> Any:
+    with _on(x):
+        return kernel[(programs,)](*arguments, num_warps=num_warps)
+
+
+_nothing = contextlib.nullcontext()
+
+
+def _on(x: torch.Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Make x's device current; only where it is not, since that costs microseconds."""
+    if x.is_cuda and x.get_device() != torch.cuda.current_device():
+        return torch.cuda.device(x.device)
+    return _nothing
