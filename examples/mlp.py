@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import trainscope as ts  # +
+import trainscope_kernels
 
 
 def batches(count: int, size: int, features: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -43,12 +44,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--kernels", action="store_true", help="use trainscope_kernels' GELU")
     parser.add_argument("--run-dir", default="runs/mlp")
     options = parser.parse_args()
 
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = mlp(64, options.width, options.layers).to(device)
+    if options.kernels:
+        print(trainscope_kernels.swap(model))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     schedule = ts.Schedule(wait=20, warmup=3, active=4)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import trainscope as ts
+import trainscope_kernels
 
 
 class Block(nn.Module):
@@ -53,29 +54,28 @@ class GPT(nn.Module):
 def batches(text: bytes, count: int, size: int, context: int) -> Iterator[torch.Tensor]:
     """Yield random windows of the text, (size, context + 1) int64, pinned where a GPU waits."""
     data = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    offsets = torch.arange(context + 1)
     for _ in range(count):
         starts = torch.randint(len(data) - context - 1, (size, 1))
-        batch = data[starts + offsets].long()
+        batch = data[starts + torch.arange(context + 1)].long()
         yield batch.pin_memory() if torch.cuda.is_available() else batch
 
 
 def main() -> None:
     """Train, then print where the time went."""
     parser = argparse.ArgumentParser(description="A small GPT on source code.")
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--context", type=int, default=128)
+    for name, default in (("steps", 60), ("width", 128), ("layers", 2), ("context", 128)):
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--kernels", action="store_true", help="use trainscope_kernels")
     parser.add_argument("--run-dir", default="runs/transformer")
     options = parser.parse_args()
 
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    sources = sorted(Path(ts.__file__).parent.rglob("*.py"))
-    text = b"\n".join(path.read_bytes() for path in sources)
+    text = b"\n".join(p.read_bytes() for p in sorted(Path(ts.__file__).parent.rglob("*.py")))
     model = GPT(options.width, options.layers, options.width // 32, options.context).to(device)
+    if options.kernels:
+        print(trainscope_kernels.swap(model))
     if options.compile:
         model.compile()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
