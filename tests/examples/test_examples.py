@@ -33,6 +33,12 @@ def report_of(place: Path) -> Any:
     return json.loads(ended_well(warm(TRAINSCOPE, "report", "run", "--format", "json", cwd=place)))
 
 
+def losses_of(run: Path) -> list[float]:
+    """The logged losses, a step each."""
+    lines = (run / "rank0" / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) < 100
@@ -47,12 +53,12 @@ def test_a_wrapped_example_reports_its_steps_and_learns(name: str, place: Path) 
     assert names >= {"data", "forward", "backward", "optimizer"}
     assert report["capture"]["windows"] == 1
     assert report["syncs"] == []
-    losses = [
-        json.loads(line)["loss"]
-        for line in (place / "run" / "rank0" / "metrics.jsonl").read_text().splitlines()
-    ]
+    losses = losses_of(place / "run")
     assert len(losses) == 40
     assert sum(losses[-5:]) < sum(losses[:5])
+    # with the custom kernels it learns the same: their sums are made in another order, no more
+    example(place, name, "--steps", 40, "--width", 64, "--kernels")
+    assert losses_of(place / "run-2") == pytest.approx(losses, rel=0.02)
 
 
 def test_the_ten_mistakes_are_found_and_none_is_invented(place: Path) -> None:
