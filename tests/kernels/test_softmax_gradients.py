@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from softmax_truth import DTYPES, IMPLS, assert_as_good_as_torch, gradient64
+
 from trainscope_kernels.softmax import softmax
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from softmax_truth import IMPLS, assert_as_good_as_torch, gradient64, softmax64
+
 from trainscope_kernels.softmax import launch as launches
 from trainscope_kernels.softmax import softmax
 from trainscope_kernels.softmax.plan import MOST_TOGETHER, Plan, backward_plan, forward_plan
@@ -64,17 +65,16 @@ def test_split_rows_equal_whole_ones_at_the_switch(shape, dim, dtype, device) ->
     x, dy = (torch.randn(shape, dtype=dtype, device=device) for _ in range(2))
     whole = forward(x, dim, split(512, False, "exponentials", rows=4))
     parts = forward(x, dim, split(64, False, "exponentials", rows=4))
-    roundings = {"rtol": 8 * torch.finfo(dtype).eps, "atol": 0.0}
-    torch.testing.assert_close(parts, whole, **roundings)
+    torch.testing.assert_close(parts, whole, rtol=8 * torch.finfo(dtype).eps, atol=0.0)
     whole_dx = backward(dy, whole, dim, split(512, False, "float32", rows=4))
     parts_dx = backward(dy, whole, dim, split(64, False, "float32", rows=4))
     torch.testing.assert_close(parts_dx, whole_dx, rtol=1e-5, atol=float(torch.finfo(dtype).eps))
 
 
-@pytest.mark.parametrize("place", [0, 70, 299])
+@pytest.mark.parametrize("place", [0, 70, 149])
 @pytest.mark.parametrize("value", [INF, -INF, NAN])
 def test_a_special_value_in_one_share_reaches_all_of_them_as_in_torch(value, place, device) -> None:
-    x = torch.randn(4, 300, device=device)
+    x = torch.randn(4, 150, device=device)
     x[0, place] = value
     x[1] = -INF
     x[1, place] = value
@@ -85,7 +85,7 @@ def test_a_special_value_in_one_share_reaches_all_of_them_as_in_torch(value, pla
 
 
 @pytest.mark.parametrize("keep", ["exponentials", "nothing"])
-@pytest.mark.parametrize(("shape", "dim"), [((3, 150), 1), ((2, 150, 3), 1)])
+@pytest.mark.parametrize(("shape", "dim"), [((3, 100), 1), ((2, 100, 3), 1)])
 def test_one_launch_gives_what_two_give(shape, dim, keep, device, monkeypatch) -> None:
     """Where programs run one after another, the words that they wait for are put there before."""
     x, dy = torch.randn(shape, device=device), torch.randn(shape, device=device)
@@ -99,7 +99,7 @@ def test_one_launch_gives_what_two_give(shape, dim, keep, device, monkeypatch) -
             held.append(zeros(*size, **options))
         return held[0]
 
-    monkeypatch.setattr(launches.torch, "zeros", kept_words)
+    monkeypatch.setattr(torch, "zeros", kept_words)
     two = forward(x, dim, split(64, False, keep, rows=2))
     one = forward(x, dim, split(64, True, keep, rows=2))
     torch.testing.assert_close(one, two, rtol=3e-6, atol=0)

@@ -8,11 +8,13 @@ import sys
 import pytest
 import torch
 from softmax_truth import IMPLS, INTERPRETED
+from torch._dynamo.testing import CompileCounter
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
 )
+
 from trainscope_kernels.errors import ArgumentError, ImplUnavailableError
 from trainscope_kernels.modules import Softmax
 from trainscope_kernels.softmax import softmax
@@ -58,7 +60,7 @@ def test_compiles_in_one_graph_forward_and_backward(dynamic, impl, device) -> No
 
 def test_a_dynamic_batch_is_compiled_once(device) -> None:
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounter()
+    counter = CompileCounter()
     compiled = torch.compile(lambda x: softmax(x) + 1, dynamic=True, backend=counter)
     for rows in range(2, 9):
         compiled(torch.randn(rows, 5, device=device))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from softmax_truth import IMPLS
+
 from trainscope_kernels.softmax import softmax
 from trainscope_kernels.softmax.rows import rows_of
 

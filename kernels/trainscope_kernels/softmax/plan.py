@@ -41,20 +41,22 @@ class Plan(NamedTuple):
 def forward_plan(rows: Rows, itemsize: int, can_wait: bool) -> Plan:
     """The tile of the forward kernel for values of ``itemsize`` bytes."""
     whole, share = (32768, 8192) if itemsize < 8 else (8192, 8192)
-    plan = _tile(rows, whole, share, can_wait and itemsize < 8)
+    plan = _tile(rows, whole, share, 32, can_wait and itemsize < 8)
     return plan._replace(keep="input" if plan.together and itemsize == 2 else "exponentials")
 
 
 def backward_plan(rows: Rows, itemsize: int, can_wait: bool) -> Plan:
     """The tile of the backward kernel, which holds two operands of ``itemsize`` bytes."""
     whole, share = (16384, 8192) if itemsize < 8 else (4096, 4096)
-    plan = _tile(rows, whole, share, can_wait and itemsize < 8)
+    # two operands of 32 float32 values leave a thread too few registers on Ampere
+    plan = _tile(rows, whole, share, 32 if itemsize == 2 else 16, can_wait and itemsize < 8)
     # below 4096 columns the compiler has registers to spare
     packed = can_wait and itemsize == 2 and plan.rows == 1 and plan.columns >= 4096
     return plan._replace(keep="input" if packed else "float32")
 
 
-def _tile(rows: Rows, whole: int, share: int, can_wait: bool) -> Plan:
+def _tile(rows: Rows, whole: int, share: int, values: int, can_wait: bool) -> Plan:
+    """whole, share: columns of an unsplit row at most, of a share; values: those of a thread."""
     across = _across(rows)
     width = _power_above(rows.columns)
     if width * across > whole:
@@ -62,8 +64,9 @@ def _tile(rows: Rows, whole: int, share: int, can_wait: bool) -> Plan:
         if MOST_TOGETHER < -(-rows.columns // width) <= 2 * MOST_TOGETHER:
             width *= 2
     # where columns are apart each value has an address of its own, and registers hold that too
-    values = 16 if across > 1 else 32
-    if across == 1:
+    if across > 1:
+        values = 16
+    else:
         across = min(max(SHORT_ROWS // width, 1), _power_above(rows.rows))
     warps = min(max(width * across // (32 * values), 4), 32)
     shares = -(-rows.columns // width)
