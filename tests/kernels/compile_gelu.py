@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import triton
-from trainscope_kernels.gelu import triton_impl, triton_kernels
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+
+from trainscope_kernels.gelu import triton_impl
+from trainscope_kernels.gelu import triton_kernels as made
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 TYPES = {"bf16": 2, "fp32": 4}
@@ -57,23 +59,21 @@ def sources(kind: str, tanh: bool, with_bias: bool) -> Iterator[tuple[str, ASTSo
     tile = triton_impl.FORWARD_BLOCK[size]
     yield (
         "forward",
-        flat(triton_kernels.forward_kernel, ["x_ptr", "y_ptr"], kind, tanh, tile[0]),
+        flat(made.forward_kernel, ["x_ptr", "y_ptr"], kind, tanh, tile[0]),
         tile,
     )
     tile = triton_impl.BACKWARD_BLOCK[size]
     pointers = ["g_ptr", "x_ptr", "dx_ptr"]
-    yield "backward", flat(triton_kernels.backward_kernel, pointers, kind, tanh, tile[0]), tile
+    yield "backward", flat(made.backward_kernel, pointers, kind, tanh, tile[0]), tile
     if with_bias:
         tile = triton_impl.BIAS_BLOCK[size]
         typed_pointers = dict.fromkeys(["x_ptr", "b_ptr", "y_ptr"], typed)
-        source = tiled(
-            triton_kernels.bias_forward_kernel, typed_pointers, ["rows", "cols"], tanh, tile[0]
-        )
+        source = tiled(made.bias_forward_kernel, typed_pointers, ["rows", "cols"], tanh, tile[0])
         yield "bias_forward", source, tile
         typed_pointers = dict.fromkeys(["g_ptr", "x_ptr", "b_ptr", "dx_ptr"], typed)
         typed_pointers["sums_ptr"] = "*fp32"
         scalars = ["rows", "cols", "chunk"]
-        source = tiled(triton_kernels.bias_backward_kernel, typed_pointers, scalars, tanh, tile[0])
+        source = tiled(made.bias_backward_kernel, typed_pointers, scalars, tanh, tile[0])
         yield "bias_backward", source, tile
 
 
@@ -86,8 +86,8 @@ def look(source: ASTSource, capability: int, warps: int) -> dict[str, object]:
         sass = run("nvdisasm", "-c", file.name)
         usage = run("cuobjdump", "--dump-resource-usage", file.name)
     return {
-        "registers": int(re.search(r"REG:(\d+)", usage)[1]),
-        "stack": int(re.search(r"STACK:(\d+)", usage)[1]),
+        "registers": int(re.findall(r"REG:(\d+)", usage)[0]),
+        "stack": int(re.findall(r"STACK:(\d+)", usage)[0]),
         "shared": compiled.metadata.shared,
         "loads_128": len(re.findall(r"LDG\.E[.\w]*\.128", sass)),
         "stores_128": len(re.findall(r"STG\.E[.\w]*\.128", sass)),

@@ -110,6 +110,7 @@ def _wide(x):
 
 @triton.jit(do_not_specialize=["n"])
 def forward_kernel(x_ptr, y_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
+    """GELU of n elements; x_ptr and y_ptr may be the same."""
     HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
     start = tl.program_id(0).to(tl.int64) * BLOCK
     lanes = tl.arange(0, BLOCK)
@@ -124,6 +125,7 @@ def forward_kernel(x_ptr, y_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n"])
 def backward_kernel(g_ptr, x_ptr, dx_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
+    """Gradients of n elements; x_ptr and dx_ptr may be the same."""
     HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
     start = tl.program_id(0).to(tl.int64) * BLOCK
     lanes = tl.arange(0, BLOCK)
@@ -144,6 +146,7 @@ def backward_kernel(g_ptr, x_ptr, dx_ptr, n, TANH: tl.constexpr, BLOCK: tl.const
 def bias_forward_kernel(
     x_ptr, b_ptr, y_ptr, rows, cols, TANH: tl.constexpr, TALL: tl.constexpr, BROAD: tl.constexpr
 ):
+    """A tile of TALL rows and BROAD columns; neighbours lie along a row first."""
     HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
     across = tl.cdiv(cols, BROAD)
     row = (tl.program_id(0) // across).to(tl.int64) * TALL + tl.arange(0, TALL)
