@@ -105,6 +105,17 @@ def test_only_the_cases_that_are_asked_for_run() -> None:
     assert "exp small" not in out
 
 
+def test_the_baseline_may_be_chosen(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    args = ("--filter", "small", "--seconds", "0.01", "--device", "cpu", "--json", str(file))
+    run("good", "--baseline", "again", *args)
+    (found,) = json.loads(file.read_text())["results"]
+    assert [row["ratio"]["to"] for row in found["rows"]] == ["again", "again"]
+    assert found["rows"][1]["ratio"]["value"] == 1.0
+    _, err = run("good", "--baseline", "nobody", *args, status=2)
+    assert "baseline='nobody' is none of impls: exp, again" in err
+
+
 def test_a_refused_function_is_an_exit_status() -> None:
     out, _ = run("wrong", "--seconds", "0.01", "--device", "cpu", status=1)
     assert "zero: refused, output 0: largest error" in out

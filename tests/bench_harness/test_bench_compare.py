@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from fake_gpu import FakeGpu
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import trainscope as ts
 from trainscope.bench import ceilings, contest
 from trainscope.bench.ceiling_store import CeilingStore
+from trainscope.bench.first_call import device_of
 from trainscope.bench.model import Comparison, Measurement
 from trainscope.bench.subject import Subject
 from trainscope.errors import BenchmarkError, ConfigError
@@ -266,6 +268,25 @@ def test_an_argument_that_is_not_allowed_is_told(
     arguments = {"reference": "exp", **options}
     with pytest.raises(ConfigError, match=said):
         ts.bench.compare({"exp": torch.exp}, (x,), **arguments)  # type: ignore[arg-type]
+
+
+def test_the_device_is_that_of_the_work(monkeypatch: pytest.MonkeyPatch, x: torch.Tensor) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    gpu = torch.device("cuda", 1)
+    assert device_of((x,), x) == torch.device("cpu")
+    assert device_of((x,), {"loss": 0.5}) == gpu  # a step on the GPU, fed from the CPU
+    assert device_of((), None) == gpu
+    with FakeTensorMode():
+        y = torch.empty(4, device="cuda:0")
+    assert device_of((x,), y) == torch.device("cuda", 0)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert device_of((), None) == torch.device("cpu")
+
+
+def test_a_device_that_is_not_supported_is_told(x: torch.Tensor) -> None:
+    with pytest.raises(ConfigError, match="device meta is not supported; benchmarks run on"):
+        ts.bench.benchmark(torch.exp, x, device="meta")
 
 
 def test_no_functions_or_one_named_as_the_copy_is_an_error(x: torch.Tensor) -> None:

@@ -9,6 +9,7 @@ from trainscope.bench.model import (
     Comparison,
     Environment,
     Flag,
+    GpuState,
     Measurement,
     Ratio,
     Roofline,
@@ -60,6 +61,13 @@ def row(name: str, median_us: float, **more: object) -> Measurement:
         ),
         "of_copy": Ratio(to="copy", value=126 / median_us, low=0.9, high=1.0),
         "ratio": Ratio(to="eager", value=1330 / median_us, low=10.5, high=10.9),
+        "state": GpuState(
+            sm_clock_mhz=1980,
+            memory_clock_mhz=None,
+            temperature_c=45,
+            power_w=None,
+            throttled_by=(),
+        ),
         "environment": HERE,
     }
     return Measurement.model_validate({"name": name, **fields, **more})
@@ -114,6 +122,7 @@ eager: one call without warm-up and sync would have claimed 110 us, 12.1 times f
 magic: not-believable: 2.50 of the memory ceiling
 wrong: refused, output 0: largest error 4.95, allowed 2.2e-06 (rule: float64)
 loose: checked by tolerance only, it has no float64
+100 trials of 1 call · cuda-events · L2 flushed before each call · SM 1980 MHz · 45 C
 NVIDIA H200 · torch 2.11.0 · CUDA 13.0 · driver 580.159 · triton 3.6.0 · trainscope 0.1.0 ·
 2026-11-29T12:00:00+00:00
 """

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trainscope.bench.agreement import agreement, expected
-from trainscope.bench.first_call import device_of, first_call
+from trainscope.bench.first_call import first_call
 from trainscope.bench.model import Agreement, Flag
 from trainscope.bench.subject import Subject
 from trainscope.errors import BenchmarkError, ConfigError
@@ -39,10 +39,10 @@ def admit(
     inputs: Sequence[Any],
     tolerance: float | None,
     clock: Callable[[], int],
-) -> tuple[list[Admitted], torch.device]:
+) -> tuple[list[Admitted], Any]:
     """Call each function once, on inputs as they were given, and compare its output.
 
-    ``reference_on`` makes the reference for inputs. Returns also the device that they run on.
+    ``reference_on`` makes the reference for inputs, whose output is returned too.
 
     Raises:
         BenchmarkError: the reference itself raised.
@@ -73,7 +73,7 @@ def admit(
         agreed = agreement(output, wanted, tolerance=tolerance)
         admitted.append(Admitted(subject, first_ns, agreed, flags))
         del output
-    return admitted, device_of(inputs, low)
+    return admitted, low
 
 
 class _Given:

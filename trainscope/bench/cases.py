@@ -56,10 +56,13 @@ def select(name: str, part: str, place: torch.device) -> list[Benchmark]:
     return chosen
 
 
-def run_case(case: Benchmark, place: torch.device, *, seconds: float = 0.5) -> Comparison:
+def run_case(
+    case: Benchmark, place: torch.device, *, seconds: float = 0.5, baseline: str | None = None
+) -> Comparison:
     """Compare the functions of one case on inputs that it makes on the device.
 
     The device is the default one while the inputs are made, so a maker need not name it.
+    ``baseline`` is that of ``compare``.
 
     Raises:
         BenchmarkError: the inputs cannot be made, or are on another device.
@@ -76,6 +79,7 @@ def run_case(case: Benchmark, place: torch.device, *, seconds: float = 0.5) -> C
         case.impls,
         inputs,
         reference=case.reference,
+        baseline=baseline,
         bytes_moved=case.bytes_moved,
         flops=case.flops,
         seconds=seconds,

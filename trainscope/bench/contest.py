@@ -37,6 +37,7 @@ def compare(
     seconds: float = 0.5,
     tolerance: float | None = None,
     name: str = "",
+    device: str | torch.device | None = None,
     timer: Timer | None = None,
 ) -> Comparison:
     """Time each function on the inputs, in rounds of changing order; first all have to agree.
@@ -54,7 +55,9 @@ def compare(
         BenchmarkError: the reference raised.
         ConfigError: an argument is not allowed, or the device is not supported.
     """
-    options = _Options(baseline, bytes_moved, flops, cache, trials, seconds, tolerance, name, timer)
+    options = _Options(
+        baseline, bytes_moved, flops, cache, trials, seconds, tolerance, name, device, timer
+    )
     return _compare(forward_of, impls, inputs, reference, options)
 
 
@@ -71,6 +74,7 @@ def compare_backward(
     seconds: float = 0.5,
     tolerance: float | None = None,
     name: str = "",
+    device: str | torch.device | None = None,
     timer: Timer | None = None,
 ) -> Comparison:
     """Time the gradients alone: each call follows a new forward that is not timed.
@@ -78,7 +82,9 @@ def compare_backward(
     They are the gradients of the inputs that require one, or of all floating-point inputs where
     none does; bytes, FLOPs and agreement are the backward's. Otherwise as ``compare``.
     """
-    options = _Options(baseline, bytes_moved, flops, cache, trials, seconds, tolerance, name, timer)
+    options = _Options(
+        baseline, bytes_moved, flops, cache, trials, seconds, tolerance, name, device, timer
+    )
     return _compare(backward_of, impls, inputs, reference, options)
 
 
@@ -92,6 +98,7 @@ class _Options:
     seconds: float
     tolerance: float | None
     name: str
+    device: str | torch.device | None
     timer: Timer | None
 
 
@@ -105,14 +112,15 @@ def _compare(
     reference_name, reference_fn = chosen_reference(impls, reference)
     baseline = chosen_baseline(impls, reference_name, options.baseline)
     wanted = effort(options.trials, options.seconds)
-    admitted, device = admit(
+    admitted, output = admit(
         [subject_of(name, fn, inputs) for name, fn in impls.items()],
         lambda given: subject_of(reference_name, reference_fn, given),
         inputs,
         options.tolerance,
         perf_counter_ns if options.timer is None else options.timer.now_ns,
     )
-    timer = options.timer or timer_for(device, options.cache)
+    timer = options.timer or timer_for(options.cache, options.device, inputs, output)
+    del output  # its memory is needed below
     work = work_of(options.bytes_moved, options.flops, inputs, timer.device)
     subjects = [each.subject for each in admitted if each.agreement.ok]
     copy = _copy(work.bytes_moved, timer) if subjects else None

@@ -36,25 +36,31 @@ def first_call(subject: Subject, clock: Callable[[], int] = perf_counter_ns) -> 
 def device_of(inputs: Sequence[Any], output: Any) -> torch.device:
     """The GPU of any tensor in the inputs or the output, else the current one, else the CPU.
 
-    A function with no tensor in or out is timed on the GPU once this process uses one: it may well
+    A function that returns no tensor is timed on the GPU once this process uses one: it may well
     have started work there.
     """
-    leaves = pytree.tree_leaves((tuple(inputs), output))
+    leaves = pytree.tree_leaves((output, tuple(inputs)))
     devices = [each.device for each in leaves if torch.is_tensor(each)]
     for device in devices:
         if device.type == "cuda":
             return device
-    if not devices and torch.cuda.is_initialized():
+    returned = any(torch.is_tensor(each) for each in pytree.tree_leaves(output))
+    if not returned and torch.cuda.is_initialized():
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
 
 
-def timer_for(device: torch.device, cache: Cache | None) -> Timer:
-    """The timer of a device; the L2 of a GPU is flushed unless ``cache`` is ``warm``.
+def timer_for(
+    cache: Cache | None, asked: str | torch.device | None, inputs: Sequence[Any], output: Any
+) -> Timer:
+    """The timer of the device; the L2 of a GPU is flushed unless ``cache`` is ``warm``.
 
     Raises:
         ConfigError: a device that is neither CUDA nor CPU, or a cold cache on the CPU.
     """
+    device = device_of(inputs, output) if asked is None else torch.device(asked)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
     if device.type == "cuda":
         return CudaTimer(device, cache=cache or "cold")
     if device.type != "cpu":

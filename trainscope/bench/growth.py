@@ -8,9 +8,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import torch
 
 from trainscope.bench.environment import environment
-from trainscope.bench.first_call import device_of, first_call, timer_for
+from trainscope.bench.first_call import first_call, timer_for
 from trainscope.bench.measure import effort
 from trainscope.bench.model import Cache, Scaling, ScalingPoint
 from trainscope.bench.outcome import times_of
@@ -33,6 +34,7 @@ def scaling(
     cache: Cache | None = None,
     trials: int | None = None,
     seconds: float = 0.5,
+    device: str | torch.device | None = None,
     timer: Timer | None = None,
 ) -> Scaling:
     """Time ``make(size)()`` for each size, in turn, and say whether time grows as the work does.
@@ -53,7 +55,7 @@ def scaling(
         )
     subjects = [Subject(f"{size:g}", make(size)) for size in sizes]
     output, _ = first_call(subjects[0])
-    chosen = timer or timer_for(device_of((), output), cache)
+    chosen = timer or timer_for(cache, device, (), output)
     taken = take(subjects, chosen, wanted)
     medians_us = [median(times_of(each)) / 1000 for each in taken]
     linear, fixed_us, verdict = judged(works, medians_us)

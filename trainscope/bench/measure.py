@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any
 
+import torch
+
 from trainscope.bench.agreement import agreement, expected
 from trainscope.bench.environment import environment
-from trainscope.bench.first_call import device_of, first_call, timer_for
+from trainscope.bench.first_call import first_call, timer_for
 from trainscope.bench.model import Agreement, Cache, Measurement
 from trainscope.bench.outcome import measured, state_of, work_of
 from trainscope.bench.subject import forward_of
@@ -30,19 +32,21 @@ def benchmark(
     seconds: float = 0.5,
     tolerance: float | None = None,
     name: str | None = None,
+    device: str | torch.device | None = None,
     timer: Timer | None = None,
 ) -> Measurement:
     """Time ``fn(*inputs)``: warm-up until it settles, then trials, each from sync to sync.
 
-    The device is that of the inputs or of the output. Let ``fn`` return what it computed, and not
-    change its inputs.
+    Let ``fn`` return what it computed, and not change its inputs.
 
     reference: what it has to agree with before any time is told (``agreement`` has the rules).
     bytes_moved, flops: what a call must at least move and compute, for its share of the roofline.
     cache: ``cold``, the default on a GPU, flushes its L2 before each call; ``warm`` does not.
     trials: how many; None takes as many as fit into ``seconds``, at least 20, at least 100 of a
     call under 100 us.
-    timer: None for the one of the device.
+    device: where the work is done; None takes the GPU of the inputs or the output, the current one
+    where ``fn`` returns no tensor and this process uses a GPU, else the CPU.
+    timer: None for that of the device.
 
     Raises:
         BenchmarkError: the output is not the reference's.
@@ -52,7 +56,7 @@ def benchmark(
     subject = forward_of(name or getattr(fn, "__name__", type(fn).__name__), fn, inputs)
     output, first_ns = first_call(subject, perf_counter_ns if timer is None else timer.now_ns)
     agreed = _agreed(subject.name, output, inputs, reference, tolerance)
-    chosen = timer or timer_for(device_of(inputs, output), cache)
+    chosen = timer or timer_for(cache, device, inputs, output)
     del output  # its memory is needed below
     work = work_of(bytes_moved, flops, inputs, chosen.device)
     (taken,) = take([subject], chosen, wanted)

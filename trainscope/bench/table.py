@@ -18,13 +18,12 @@ from trainscope.bench.model import (
     Roofline,
     Scaling,
 )
+from trainscope.bench.remarks import FLAGGED, REFUSED, how, remarks
 from trainscope.bench.time_text import time_text
 
 __all__ = ["show", "text_of"]
 
 _NO_TERMINAL = (100, 24)
-_FLAGGED = "yellow"
-_REFUSED = "red"
 
 
 def text_of(result: Comparison | Measurement | Scaling, *, width: int | None = None) -> str:
@@ -52,7 +51,8 @@ def _parts(result: Comparison | Measurement | Scaling) -> Iterator[RenderableTyp
         rows_and_copy = rows if copy is None else (*rows, copy)
         yield _times(rows_and_copy, _title(result))
         yield from _against(rows_and_copy)
-        yield from _remarks(rows)
+        yield from remarks(rows)
+        yield from how(rows)
     yield Text(_where(result.environment), style="dim")
 
 
@@ -66,7 +66,7 @@ def _times(rows: Sequence[Measurement], title: str | None) -> Table:
     table = _table([*headings, *(["memory"] if memory else [])], title)
     for row in rows:
         if row.time is None:
-            table.add_row(Text(row.name), Text("refused", style=_REFUSED))
+            table.add_row(Text(row.name), Text("refused", style=REFUSED))
             continue
         low, high = row.time.mean_ci95_us
         cells = [
@@ -108,27 +108,7 @@ def _table(headings: Sequence[str], title: str | None) -> Table:
 
 
 def _name(row: Measurement) -> Text:
-    return Text(row.name, style=_FLAGGED if row.flags else "")
-
-
-def _remarks(rows: Sequence[Measurement]) -> Iterator[Text]:
-    for row in rows:
-        if row.refused is not None:
-            yield Text(f"{row.name}: refused, {row.refused}", style=_REFUSED)
-        for flag in row.flags:
-            yield Text(f"{row.name}: {flag.code}: {flag.text}", style=_FLAGGED)
-        naive_us, time = row.first_call_us, row.time
-        on_gpu = row.timer == "cuda-events"
-        if on_gpu and time is not None and naive_us is not None and naive_us < time.median_us / 2:
-            claimed = time.median_us / naive_us
-            yield Text(
-                f"{row.name}: one call without warm-up and sync would have claimed "
-                f"{time_text(naive_us)}, {claimed:.3g} times faster than it is",
-                style="dim",
-            )
-        checked = row.agreement
-        if checked is not None and checked.ok and checked.reason is not None:
-            yield Text(f"{row.name}: checked by tolerance only, {checked.reason}", style="dim")
+    return Text(row.name, style=FLAGGED if row.flags else "")
 
 
 def _points(result: Scaling) -> Table:

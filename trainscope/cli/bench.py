@@ -32,6 +32,10 @@ def bench(
     seconds: Annotated[
         float, typer.Option(help="How long to time each function; slow ones take longer.")
     ] = 0.5,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Whose time the others are ratios to. [default: the reference's]"),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write every result to this file too.")
     ] = None,
@@ -55,7 +59,7 @@ def bench(
             )
         return
     try:
-        results = _run(name, filter, device, seconds, json_file, remeasure=remeasure)
+        results = _run(name, filter, device, seconds, baseline, json_file, remeasure=remeasure)
     except TrainscopeError as error:
         typer.echo(f"trainscope bench: {error}", err=True)
         raise typer.Exit(2) from None
@@ -68,6 +72,7 @@ def _run(
     part: str,
     device: str | None,
     seconds: float,
+    baseline: str | None,
     json_file: Path | None,
     *,
     remeasure: bool,
@@ -83,7 +88,7 @@ def _run(
         _remeasure(place)
     results: list[Comparison] = []
     for case in cases:
-        result = run_case(case, place, seconds=seconds)
+        result = run_case(case, place, seconds=seconds, baseline=baseline)
         results.append(result)
         if sys.stdout.isatty():
             show(result, Console())
