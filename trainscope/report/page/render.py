@@ -70,6 +70,7 @@ def render(report: Report, basis: Basis) -> str:
         timeline=drawn,
         legend=_legend(drawn),
         findings=_findings(report),
+        snippets={(f.code, f.site): f.snippet for f in report.findings if f.snippet},
         bars=list(_bars(report)),
         curves=list(_curves(history(basis.trace))),
         unseen=_unseen(report),
