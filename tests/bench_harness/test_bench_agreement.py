@@ -102,6 +102,28 @@ def test_nan_and_infinity_stand_where_the_reference_has_them(value: float) -> No
     assert not agreement(torch.tensor([value, -value, -2.0]), wanted).ok
 
 
+def test_where_the_reference_overflows_on_its_way_the_right_value_agrees() -> None:
+    def by_the_square(x: torch.Tensor) -> torch.Tensor:
+        return (x * x) / x
+
+    x = torch.tensor([300.0, 1.0], dtype=torch.float16)
+    wanted = wanted_of(by_the_square, x)  # inf, 1 in float16
+    assert agreement(x.clone(), wanted).ok
+    assert agreement(by_the_square(x), wanted).ok
+    assert not agreement(torch.tensor([float("nan"), 1.0], dtype=torch.float16), wanted).ok
+
+
+@pytest.mark.parametrize("run", [lambda x: x.softmax(-1), lambda x: x.float().softmax(-1)])
+def test_one_bad_tile_among_many_is_refused_by_either_rule(run: Any) -> None:
+    x = torch.randn(256, 256, generator=torch.Generator().manual_seed(2))
+    x[0, 0] = 30.0  # the largest output is far above all others
+    wanted = wanted_of(run, x)
+    bad = run(x)
+    assert agreement(bad.clone(), wanted).ok
+    bad[128:160] = 0
+    assert not agreement(bad, wanted).ok
+
+
 def test_an_overflow_that_the_dtype_forces_is_no_error() -> None:
     x = torch.tensor([300.0, 1.0], dtype=torch.float16)
     wanted = wanted_of(torch.square, x)  # 90,000 in float64, inf in float16

@@ -125,7 +125,7 @@ def measured(
 def _cpu_ns(taken: Taken) -> float:
     """CPU time of a call; the probe's where so many launches filled the queue in the trials."""
     of_trials, bare = median(taken.cpu_ns), taken.probe.cpu_ns
-    held_up = bare > LONG_CPU_NS and not taken.probe.waits
+    held_up = taken.wall_ns and bare > LONG_CPU_NS and not taken.probe.waits
     return min(of_trials, bare) if held_up else of_trials
 
 
