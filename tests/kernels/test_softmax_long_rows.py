@@ -145,3 +145,39 @@ def test_offsets_are_64_bits_wide_where_they_pass_32(shape, strides, wide) -> No
     launch = launches.launch_of(shape, strides, 1, 2, True, forward_plan)
     assert launch is not None
     assert launch.stages[0]["WIDE"] == wide
+
+
+class Compiled:
+    """Stands for a kernel of Triton's: what it is started with, and how it was found."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def __getitem__(self, grid):
+        def look_up(*arguments, **constants):
+            self.found.append("by Triton")
+            positional = (*arguments, *(constants[name] for name in launches.CONSTANTS))
+            ready = (
+                lambda *again: self.found.append(  # noqa: E731
+                    "ready" if again[3:] == positional[3:] else "wrong"
+                )
+            )
+            return {grid: ready}
+
+        return look_up
+
+
+def test_a_second_launch_takes_the_compiled_kernel_only_where_it_fits() -> None:
+    kernel, plan = Compiled(), split(64, False, "exponentials", rows=2)
+    for dtype, offset, ways in (
+        (torch.float32, 0, ["by Triton", "ready"]),
+        (torch.float32, 1, ["by Triton", "ready"]),
+        (torch.float16, 0, ["by Triton", "ready"]),
+        (torch.float32, 0, ["ready", "ready"]),
+    ):
+        x = torch.zeros(1 + 4 * 64, dtype=dtype)[offset : offset + 256].view(4, 64)
+        launch = launches.launch_of((4, 64), (64, 1), 1, 4, False, plan)
+        assert launch is not None
+        for _ in range(2):
+            launches.run_on(x.device, kernel, launch, (x, torch.empty_like(x)))
+        assert kernel.found[-2:] == ways

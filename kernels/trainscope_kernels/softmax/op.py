@@ -51,8 +51,7 @@ def softmax(
             f"dim is {dim}; x has {x.dim()} dims, so {-dims} to {dims - 1} are allowed"
         )
     if dtype is None:
-        dtype = x.dtype
-        if x.is_cuda and dtype != torch.float64 and torch.is_autocast_enabled("cuda"):
+        if x.is_cuda and x.dtype != torch.float64 and torch.is_autocast_enabled("cuda"):
             dtype = torch.float32
     elif dtype not in DTYPES:
         raise ArgumentError(
@@ -74,7 +73,7 @@ def _chosen(x: Tensor, impl: str) -> str:
 
 
 @functools.cache
-def _forward_of(impl: str) -> Callable[[Tensor, int, torch.dtype], Tensor]:
+def _forward_of(impl: str) -> Callable[[Tensor, int, torch.dtype | None], Tensor]:
     if impl == "reference":
         return reference.softmax_forward
     from trainscope_kernels.softmax import triton_forward
@@ -83,7 +82,7 @@ def _forward_of(impl: str) -> Callable[[Tensor, int, torch.dtype], Tensor]:
 
 
 @functools.cache
-def _backward_of(impl: str) -> Callable[[Tensor, Tensor, int, torch.dtype], Tensor]:
+def _backward_of(impl: str) -> Callable[[Tensor, Tensor, int, torch.dtype | None], Tensor]:
     if impl == "reference":
         return reference.softmax_backward
     from trainscope_kernels.softmax import triton_backward
@@ -91,25 +90,25 @@ def _backward_of(impl: str) -> Callable[[Tensor, Tensor, int, torch.dtype], Tens
     return triton_backward.softmax_backward
 
 
-def _run_forward(x: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
+def _run_forward(x: Tensor, dim: int, dtype: torch.dtype | None, impl: str) -> Tensor:
     return _forward_of(_chosen(x, impl))(x, dim, dtype)
 
 
-def _run_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
+def _run_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype | None, impl: str) -> Tensor:
     return _backward_of(_chosen(y, impl))(dy, y, dim, dtype)
 
 
-def _fake_forward(x: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
-    return torch.empty(x.shape, dtype=dtype, device=x.device)
+def _fake_forward(x: Tensor, dim: int, dtype: torch.dtype | None, impl: str) -> Tensor:
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
 
 
-def _fake_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype, impl: str) -> Tensor:
-    return torch.empty(y.shape, dtype=dtype, device=y.device)
+def _fake_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype | None, impl: str) -> Tensor:
+    return torch.empty_like(y, dtype=dtype, memory_format=torch.contiguous_format)
 
 
 def _save(ctx: Any, arguments: tuple[Any, ...], y: Tensor) -> None:
     x, ctx.dim, _, ctx.impl = arguments
-    ctx.x_dtype = x.dtype
+    ctx.x_dtype = None if x.dtype == y.dtype else x.dtype
     ctx.save_for_backward(y)
 
 
@@ -119,13 +118,13 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None, None, None]:
 
 
 _softmax_backward = define_backward(
-    "softmax_backward(Tensor dy, Tensor y, int dim, ScalarType dtype, str impl) -> Tensor",
+    "softmax_backward(Tensor dy, Tensor y, int dim, ScalarType? dtype, str impl) -> Tensor",
     run=_run_backward,
     fake=_fake_backward,
     of="softmax",
 )
 _softmax_forward = define(
-    "softmax_forward(Tensor x, int dim, ScalarType dtype, str impl) -> Tensor",
+    "softmax_forward(Tensor x, int dim, ScalarType? dtype, str impl) -> Tensor",
     run=_run_forward,
     fake=_fake_forward,
     save=_save,

@@ -83,12 +83,12 @@ def softmax_backward_kernel(
         tl.store(dx_ptr + y_row + column * inner, dx.to(dx_ptr.dtype.element_ty), mask=live)
 
 
-def softmax_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+def softmax_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """The gradient of the softmax whose result was ``y``, contiguous and of ``dtype``.
 
     dy: any strides; y: copied where it is not contiguous, which a result of ours always is.
     """
-    dx = torch.empty(y.shape, dtype=dtype, device=y.device)
+    dx = torch.empty_like(y, dtype=dtype, memory_format=torch.contiguous_format)
     if y.numel() == 0:
         return dx
     y = y.contiguous()

@@ -101,9 +101,9 @@ def softmax_forward_kernel(
         tl.store(y_ptr + y_row + column * inner, y.to(y_ptr.dtype.element_ty), mask=live)
 
 
-def softmax_forward(x: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+def softmax_forward(x: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     """Softmax of ``x`` along ``dim`` (from 0), contiguous and of ``dtype``; any strides."""
-    y = torch.empty(x.shape, dtype=dtype, device=x.device)
+    y = torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
     if x.numel() == 0:
         return y
     launch = launch_of(x.shape, x.stride(), dim, x.itemsize, x.is_cuda, forward_plan)
