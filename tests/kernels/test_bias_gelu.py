@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from gelu_truth import FORMS, IMPLS, gelu64, slope64
+
 from trainscope_kernels.gelu import bias_gelu
 
 SHAPES = [(5, 7), (64,), (3, 4, 16), (33, 24), (2, 1032), (131, 8), (70, 1), (1, 1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from trainscope_kernels.benchmarks.gelu import benchmarks
 from trainscope_kernels.benchmarks.gelu_baselines import manual_gelu, naive_cuda_gelu
 from trainscope_kernels.errors import ArgumentError

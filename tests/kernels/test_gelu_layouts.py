@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from gelu_truth import IMPLS, gelu64, slope64
+
 from trainscope_kernels.gelu import gelu
 
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

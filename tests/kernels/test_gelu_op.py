@@ -10,7 +10,6 @@ from functools import partial
 
 import pytest
 import torch
-import trainscope_kernels
 from gelu_truth import FORMS, IMPLS
 from torch._dynamo.backends.debugging import aot_eager
 from torch.utils.checkpoint import (
@@ -18,6 +17,8 @@ from torch.utils.checkpoint import (
     checkpoint,
     create_selective_checkpoint_contexts,
 )
+
+import trainscope_kernels
 from trainscope_kernels import GELU, bias_gelu, gelu
 from trainscope_kernels.errors import ArgumentError, ImplUnavailableError
 

@@ -122,13 +122,13 @@ __device__ __forceinline__ float upper_tail(float a) {
 // The same times exp(a * a / 2), to 3e-7 of its value.
 __device__ __forceinline__ float scaled_tail(float a) {
   const float w = reciprocal_fast(fmaf(0.35f, a, 1.0f));
-  float p = fmaf(-2.9157845e-2f, w, 0.14403073f);
-  p = fmaf(p, w, -0.25583866f);
-  p = fmaf(p, w, 0.15931934f);
-  p = fmaf(p, w, -2.3212139e-2f);
-  p = fmaf(p, w, 0.10555242f);
+  float p = fmaf(-2.9157853e-2f, w, 0.14403076f);
+  p = fmaf(p, w, -0.25583872f);
+  p = fmaf(p, w, 0.1593194f);
+  p = fmaf(p, w, -2.3212174e-2f);
+  p = fmaf(p, w, 0.105552435f);
   p = fmaf(p, w, 0.1198213f);
-  p = fmaf(p, w, 0.1398635f);
+  p = fmaf(p, w, 0.13986352f);
   return fmaf(p, w, 0.1396213f) * w;
 }
 
