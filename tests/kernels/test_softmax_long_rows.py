@@ -157,11 +157,10 @@ class Compiled:
         def look_up(*arguments, **constants):
             self.found.append("by Triton")
             positional = (*arguments, *(constants[name] for name in launches.CONSTANTS))
-            ready = (
-                lambda *again: self.found.append(  # noqa: E731
-                    "ready" if again[3:] == positional[3:] else "wrong"
-                )
-            )
+
+            def ready(*again) -> None:
+                self.found.append("ready" if again[3:] == positional[3:] else "wrong")
+
             return {grid: ready}
 
         return look_up
@@ -181,3 +180,32 @@ def test_a_second_launch_takes_the_compiled_kernel_only_where_it_fits() -> None:
         for _ in range(2):
             launches.run_on(x.device, kernel, launch, (x, torch.empty_like(x)))
         assert kernel.found[-2:] == ways
+
+
+def test_a_launch_for_another_device_happens_on_it_and_leaves_the_current_one(monkeypatch) -> None:
+    current = [0]
+    kernel = Compiled()
+    launch = launches.launch_of((4, 64), (64, 1), 1, 4, False, split(64, False, "exponentials"))
+    assert launch is not None
+
+    class On:
+        def __init__(self, device) -> None:
+            self.device = device
+
+        def __enter__(self) -> None:
+            self.before, current[0] = current[0], self.device.index
+
+        def __exit__(self, *_raised) -> None:
+            current[0] = self.before
+
+    monkeypatch.setattr(torch.cuda, "device", On)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
+    seen = []
+    look_up = Compiled.__getitem__
+    monkeypatch.setattr(
+        Compiled, "__getitem__", lambda self, grid: seen.append(current[0]) or look_up(self, grid)
+    )
+    x = torch.zeros(4, 64)
+    for index in (1, 0):
+        launches.run_on(torch.device("cuda", index), kernel, launch, (x, torch.empty_like(x)))
+    assert (seen, current, list(kernel.found)) == ([1, 0], [0], ["by Triton", "by Triton"])

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from trainscope_kernels.impls import interpreting
 from trainscope_kernels.softmax.plan import Plan
 from trainscope_kernels.softmax.rows import MOST_LEVELS, Rows, rows_of
 
@@ -47,13 +48,14 @@ def launch_of(
 ) -> Launch | None:
     """The launch for a tensor with these strides; None where its rows need too many levels.
 
-    can_wait: programs run at the same time, as on a GPU and not in the interpreter.
+    can_wait: programs run at the same time, as on a GPU. Not so in Triton's interpreter, on
+    whatever device: there the first one to wait would wait for ever.
     """
     rows = rows_of(shape, strides, dim)
     levels = len(rows.sizes)
     if levels > MOST_LEVELS:
         return None
-    plan = plan_of(rows, itemsize, can_wait)
+    plan = plan_of(rows, itemsize, can_wait and not interpreting())
     unit = unit_of(rows)
     shares = -(-rows.columns // plan.columns)
     tiles = -(-rows.rows // plan.rows)
@@ -93,7 +95,7 @@ def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Ten
     """Start ``kernel`` on the current stream of ``device``, with room for the shares' words."""
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         with torch.cuda.device(device):
-            return run_on(torch.device(device.type), kernel, launch, tensors)
+            return run_on(device, kernel, launch, tensors)
     words = None
     if launch.words:
         # zeroed, for a waiting program takes a word that is not 0 as there; one more counts them

@@ -22,7 +22,7 @@ def softmax_forward(x: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
 
 
 def softmax_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
-    """dx = y * (dy - sum(y * dy)) along ``dim``, from the result y; contiguous, of ``dtype`` or y's."""
+    """dx = y * (dy - sum(y * dy)) along ``dim``; contiguous, of ``dtype`` or y's."""
     wide_y, wide_dy = y.to(_computed_in(y.dtype)), dy.to(_computed_in(dy.dtype))
     dot = (wide_y * wide_dy).sum(dim, keepdim=True)
     return (wide_y * (wide_dy - dot)).to(dtype or y.dtype).contiguous()
