@@ -13,13 +13,9 @@ from trainscope.bench.model import GpuState
 
 __all__ = ["ask", "parsed", "smi_id", "state_while"]
 
-FIELDS = (
-    "clocks.sm",
-    "clocks.mem",
-    "temperature.gpu",
-    "power.draw",
-    "clocks_throttle_reasons.active",
-)
+_FIELDS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
+_REASONS_FIELDS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+"""The same under its name since driver 535 and before."""
 _TIMEOUT_S = 10
 _REASONS = {
     0x4: "power cap",
@@ -34,11 +30,16 @@ _REASONS = {
 def state_while(device: torch.device, busy: Callable[[], None]) -> GpuState | None:
     """Ask for the state while ``busy`` is called again and again; None without ``nvidia-smi``."""
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(ask, smi_id(device), FIELDS)
+        asked = pool.submit(_answer, smi_id(device))
         while not asked.done():
             busy()
     answer = asked.result()
     return None if answer is None else parsed(answer)
+
+
+def _answer(gpu: str) -> list[str] | None:
+    answers = (ask(gpu, (*_FIELDS, reasons)) for reasons in _REASONS_FIELDS)
+    return next((answer for answer in answers if answer is not None), None)
 
 
 def parsed(answer: Sequence[str]) -> GpuState:
@@ -67,7 +68,8 @@ def ask(gpu: str, fields: Sequence[str]) -> list[str] | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     answer = [part.strip() for part in done.stdout.strip().split(",")]
-    return answer if done.returncode == 0 and len(answer) == len(fields) else None
+    told = done.returncode == 0 and len(answer) == len(fields) and all(answer)
+    return answer if told else None
 
 
 def smi_id(device: torch.device) -> str:
