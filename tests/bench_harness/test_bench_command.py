@@ -48,7 +48,7 @@ def elsewhere() -> list[Case]:
     def on_meta() -> tuple[torch.Tensor]:
         return (torch.ones(4, device="meta"),)
 
-    return [Case("lost", {"exp": torch.exp}, on_meta, "exp")]
+    return [Case("lost", {"exp": torch.exp}, on_meta, "exp"), good()[0]]
 
 
 def raises() -> list[Case]:
@@ -131,7 +131,6 @@ def test_a_refused_function_is_an_exit_status() -> None:
         (("good", "--seconds", "0"), "seconds=0.0 is not allowed; pass a positive number"),
         (("raises",), f"benchmark 'raises' ({__name__}:raises) raised RuntimeError: no compiler"),
         (("incomplete",), "returned an object of type object without name, impls"),
-        (("elsewhere", "--device", "cpu"), "made a tensor on meta, and cpu was asked for"),
     ],
 )
 def test_what_is_wrong_is_told_with_what_is_allowed(args: tuple[str, ...], said: str) -> None:
@@ -140,9 +139,16 @@ def test_what_is_wrong_is_told_with_what_is_allowed(args: tuple[str, ...], said:
     assert out == ""
 
 
+def test_a_case_that_fails_is_told_and_the_next_one_runs() -> None:
+    out, err = run("elsewhere", "--seconds", "0.01", "--device", "cpu", status=1)
+    assert "lost: make_inputs of case 'lost' made a tensor on meta, and cpu was asked for" in err
+    assert "exp small" in out
+
+
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     missing = tmp_path / "missing" / "r.json"
-    _, err = run("good", "--seconds", "0.01", "--device", "cpu", "--json", str(missing), status=2)
+    out, err = run("good", "--seconds", "0.01", "--device", "cpu", "--json", str(missing), status=2)
+    assert out == ""
     assert "cannot be written: No such file or directory" in err
 
 

@@ -45,7 +45,7 @@ def bench(
 ) -> None:
     """Time a benchmark's functions in turn, each only once its outputs agree with the reference.
 
-    The exit status is 1 when a function was refused or is not believable.
+    The exit status is 1 when a case failed, or a function was refused or is not believable.
     """
     from trainscope.bench.entry_points import found
     from trainscope.errors import TrainscopeError
@@ -59,11 +59,11 @@ def bench(
             )
         return
     try:
-        results = _run(name, filter, device, seconds, baseline, json_file, remeasure=remeasure)
+        good = _run(name, filter, device, seconds, baseline, json_file, remeasure=remeasure)
     except TrainscopeError as error:
         typer.echo(f"trainscope bench: {error}", err=True)
         raise typer.Exit(2) from None
-    if any(_bad(result) for result in results):
+    if not good:
         raise typer.Exit(1)
 
 
@@ -76,19 +76,29 @@ def _run(
     json_file: Path | None,
     *,
     remeasure: bool,
-) -> list[Comparison]:
+) -> bool:
+    """Whether every function of every case got a time that is believable."""
     from rich.console import Console
 
     from trainscope.bench.cases import place_of, run_case, select
     from trainscope.bench.table import show, text_of
+    from trainscope.errors import BenchmarkError
 
     place = place_of(device)
     cases: list[Benchmark] = select(name, part, place)
     if remeasure:
         _remeasure(place)
     results: list[Comparison] = []
+    failed = False
+    if json_file is not None:  # a place that cannot be written is told before the work
+        _write(json_file, name, results)
     for case in cases:
-        result = run_case(case, place, seconds=seconds, baseline=baseline)
+        try:
+            result = run_case(case, place, seconds=seconds, baseline=baseline)
+        except BenchmarkError as error:  # the other cases are worth their time
+            typer.echo(f"trainscope bench: {case.name}: {error}", err=True)
+            failed = True
+            continue
         results.append(result)
         if sys.stdout.isatty():
             show(result, Console())
@@ -97,7 +107,7 @@ def _run(
         typer.echo()
         if json_file is not None:  # after each, so that an interrupted run keeps what it has
             _write(json_file, name, results)
-    return results
+    return not failed and not any(_bad(result) for result in results)
 
 
 def _remeasure(place: Any) -> None:
