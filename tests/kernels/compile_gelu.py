@@ -9,7 +9,6 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import triton
@@ -21,12 +20,15 @@ from trainscope_kernels.gelu import triton_kernels as made
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 TYPES = {"bf16": 2, "fp32": 4}
-# Capability, dtype, tanh, with bias. A kernel costs most of a second to compile.
+# Kernel, capability, dtype, tanh. Each costs most of a second to compile.
 CASES = [
-    (90, "bf16", False, True),
-    (90, "bf16", True, False),
-    (90, "fp32", False, False),
-    (80, "bf16", False, False),
+    ("forward", 90, "bf16", False),
+    ("forward", 90, "bf16", True),
+    ("forward", 90, "fp32", False),
+    ("backward", 90, "bf16", False),
+    ("backward", 80, "bf16", False),
+    ("bias_forward", 90, "bf16", False),
+    ("bias_backward", 90, "bf16", False),
 ]
 ALIGNED = [["tt.divisibility", 16]]
 
@@ -54,27 +56,25 @@ def tiled(
     return ASTSource(kernel, signature, constants, attrs)
 
 
-def sources(kind: str, tanh: bool, with_bias: bool) -> Iterator[tuple[str, ASTSource, tuple]]:
+def source(name: str, kind: str, tanh: bool) -> tuple[ASTSource, tuple[int, int]]:
+    """The kernel as the launcher would have it compiled, with its block and warps."""
     size, typed = TYPES[kind], f"*{kind}"
-    tile = triton_impl.FORWARD_BLOCK[size]
-    yield (
-        "forward",
-        flat(made.forward_kernel, ["x_ptr", "y_ptr"], kind, tanh, tile[0]),
-        tile,
-    )
-    tile = triton_impl.BACKWARD_BLOCK[size]
-    pointers = ["g_ptr", "x_ptr", "dx_ptr"]
-    yield "backward", flat(made.backward_kernel, pointers, kind, tanh, tile[0]), tile
-    if with_bias:
-        tile = triton_impl.BIAS_BLOCK[size]
+    if name == "forward":
+        tile = triton_impl.FORWARD_BLOCK[size]
+        return flat(made.forward_kernel, ["x_ptr", "y_ptr"], kind, tanh, tile[0]), tile
+    if name == "backward":
+        tile = triton_impl.BACKWARD_BLOCK[size]
+        pointers = ["g_ptr", "x_ptr", "dx_ptr"]
+        return flat(made.backward_kernel, pointers, kind, tanh, tile[0]), tile
+    tile = triton_impl.BIAS_BLOCK[size]
+    if name == "bias_forward":
         typed_pointers = dict.fromkeys(["x_ptr", "b_ptr", "y_ptr"], typed)
-        source = tiled(made.bias_forward_kernel, typed_pointers, ["rows", "cols"], tanh, tile[0])
-        yield "bias_forward", source, tile
-        typed_pointers = dict.fromkeys(["g_ptr", "x_ptr", "b_ptr", "dx_ptr"], typed)
-        typed_pointers["sums_ptr"] = "*fp32"
-        scalars = ["rows", "cols", "chunk"]
-        source = tiled(made.bias_backward_kernel, typed_pointers, scalars, tanh, tile[0])
-        yield "bias_backward", source, tile
+        scalars = ["rows", "cols"]
+        return tiled(made.bias_forward_kernel, typed_pointers, scalars, tanh, tile[0]), tile
+    typed_pointers = dict.fromkeys(["g_ptr", "x_ptr", "b_ptr", "dx_ptr"], typed)
+    typed_pointers["sums_ptr"] = "*fp32"
+    scalars = ["rows", "cols", "chunk"]
+    return tiled(made.bias_backward_kernel, typed_pointers, scalars, tanh, tile[0]), tile
 
 
 def look(source: ASTSource, capability: int, warps: int) -> dict[str, object]:
@@ -102,11 +102,11 @@ def run(tool: str, *arguments: str) -> str:
 
 def main() -> None:
     rows = []
-    for capability, kind, tanh, with_bias in CASES:
-        for name, source, (block, warps) in sources(kind, tanh, with_bias):
-            found = look(source, capability, warps)
-            each = {"kernel": name, "capability": capability, "dtype": kind, "tanh": tanh}
-            rows.append({**each, "elements_a_thread": block // (warps * 32), **found})
+    for name, capability, kind, tanh in CASES:
+        compiled, (block, warps) = source(name, kind, tanh)
+        each = {"kernel": name, "capability": capability, "dtype": kind, "tanh": tanh}
+        found = look(compiled, capability, warps)
+        rows.append({**each, "elements_a_thread": block // (warps * 32), **found})
     print(json.dumps(rows))
 
 

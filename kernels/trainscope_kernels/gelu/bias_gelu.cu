@@ -9,6 +9,22 @@
 
 typedef typename Type<BIAS>::Raw RawBias;
 
+// What a thread holds of a row before it computes: 16 bytes, or one element.
+template <int WIDTH> struct Slice {
+  uint4 raw;
+  __device__ __forceinline__ void read(const Raw* at) { raw = load(at); }
+  __device__ __forceinline__ void widen_to(float* lane) const { unpack(raw, lane); }
+  __device__ __forceinline__ void write(Raw* at, const float* lane) const { store(at, pack(lane)); }
+};
+template <> struct Slice<1> {
+  Raw raw;
+  __device__ __forceinline__ void read(const Raw* at) { raw = *at; }
+  __device__ __forceinline__ void widen_to(float* lane) const { *lane = widen<SCALAR>(raw); }
+  __device__ __forceinline__ void write(Raw* at, const float* lane) const {
+    *at = narrow<SCALAR>(*lane);
+  }
+};
+
 // Rows of `cols` elements, a thread for WIDTH columns and every blockDim.y-th of the band's rows.
 // Blocks lie along a row first. sums has one row for each band and threadIdx.y: the column sums
 // of the gradient over the thread's rows, added later in a fixed order.
@@ -26,25 +42,32 @@ __device__ __forceinline__ void biased(const Raw* __restrict__ grad, const Raw* 
     b[i] = widen<BIAS>(bias[col + i]);
     sum[i] = 0.0f;
   }
+  // DEPTH rows are in flight before the first of them is stored
+  constexpr int DEPTH = BACKWARD ? 2 : 4;
   const i64 end = min(rows, (band + 1) * chunk);
-#pragma unroll 4
-  for (i64 row = band * chunk + threadIdx.y; row < end; row += blockDim.y) {
-    const i64 at = row * cols + col;
-    float value[WIDTH], g[WIDTH];
-    if (WIDTH == 1) {
-      value[0] = widen<SCALAR>(x[at]);
-      if (BACKWARD) g[0] = widen<SCALAR>(grad[at]);
-    } else {
-      unpack(load((const uint4*)(x + at)), value);
-      if (BACKWARD) unpack(load((const uint4*)(grad + at)), g);
+  for (i64 first = band * chunk + threadIdx.y; first < end; first += DEPTH * blockDim.y) {
+    Slice<WIDTH> value[DEPTH], g[DEPTH];
+#pragma unroll
+    for (int d = 0; d < DEPTH; d++) {
+      const i64 row = first + d * blockDim.y;
+      if (row >= end) break;
+      value[d].read(x + row * cols + col);
+      if (BACKWARD) g[d].read(grad + row * cols + col);
     }
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) {
-      value[i] = BACKWARD ? g[i] * slope(value[i] + b[i]) : gelu(value[i] + b[i]);
-      sum[i] += value[i];
+    for (int d = 0; d < DEPTH; d++) {
+      const i64 row = first + d * blockDim.y;
+      if (row >= end) break;
+      float z[WIDTH], dy[WIDTH];
+      value[d].widen_to(z);
+      if (BACKWARD) g[d].widen_to(dy);
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) {
+        z[i] = BACKWARD ? dy[i] * slope(z[i] + b[i]) : gelu(z[i] + b[i]);
+        sum[i] += z[i];
+      }
+      value[d].write(out + row * cols + col, z);
     }
-    if (WIDTH == 1) out[at] = narrow<SCALAR>(value[0]);
-    else store((uint4*)(out + at), pack(value));
   }
   if (BACKWARD) {
 #pragma unroll

@@ -35,14 +35,14 @@ __device__ __forceinline__ void map_vectors(const Raw* grad, const Raw* x, Raw* 
   for (int i = 0; i < VECTORS; i++) {
     const i64 at = first + i * THREADS;
     if (!full && at >= vectors) break;
-    a[i] = load((const uint4*)x + at);
-    if (BACKWARD) g[i] = load((const uint4*)grad + at);
+    a[i] = load(x + at * LANES);
+    if (BACKWARD) g[i] = load(grad + at * LANES);
   }
 #pragma unroll
   for (int i = 0; i < VECTORS; i++) {
     const i64 at = first + i * THREADS;
     if (!full && at >= vectors) break;
-    store((uint4*)out + at, mapped<BACKWARD>(a[i], g[i]));
+    store(out + at * LANES, mapped<BACKWARD>(a[i], g[i]));
   }
   const i64 rest = vectors * LANES + threadIdx.x;
   if (blockIdx.x == 0 && rest < n) map_one<BACKWARD>(grad, x, out, rest);

@@ -68,11 +68,14 @@ __device__ __forceinline__ uint4 pack(const float* lane) {
   return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-__device__ __forceinline__ uint4 load(const uint4* at) { return STREAM ? __ldcs(at) : *at; }
+// By intrinsics: left to itself, the compiler takes some of the stores apart into four.
+__device__ __forceinline__ uint4 load(const void* at) {
+  return STREAM ? __ldcs((const uint4*)at) : __ldca((const uint4*)at);
+}
 
-__device__ __forceinline__ void store(uint4* at, uint4 vector) {
-  if (STREAM) __stcs(at, vector);
-  else *at = vector;
+__device__ __forceinline__ void store(void* at, uint4 vector) {
+  if (STREAM) __stcs((uint4*)at, vector);
+  else __stwb((uint4*)at, vector);
 }
 
 __device__ __forceinline__ float exp2_fast(float x) {
