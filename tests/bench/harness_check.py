@@ -99,6 +99,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.2, help="of each function")
     parser.add_argument("--out", type=Path, default=None, help="folder of the result file")
     given = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("needs a CUDA device")
     began = time.monotonic()
     limits = ceilings()
     for name, value in limits.items():

@@ -27,14 +27,14 @@ def bench(
     ] = "",
     device: Annotated[
         str | None,
-        typer.Option(help="Where to make the inputs: cpu, cuda or cuda:1. [default: a GPU if any]"),
+        typer.Option(help="Where to make the inputs: cpu, cuda or cuda:1; a GPU if there is one."),
     ] = None,
     seconds: Annotated[
         float, typer.Option(help="How long to time each function; slow ones take longer.")
     ] = 0.5,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Whose time the others are ratios to. [default: the reference's]"),
+        typer.Option(help="Whose time the others are ratios to; the reference's unless given."),
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write every result to this file too.")
