@@ -1,4 +1,9 @@
-"""Tile sizes of the attention kernels, by GPU and head dimension, with the reason for each."""
+"""Tile sizes of the attention kernels, by GPU and head dimension, with the reason for each.
+
+Chosen among those that compile without spills in their inner loop and fit into shared memory
+(kernels/bench/tune_attention.py times the candidates). Static: nothing is tuned while it runs,
+so a CUDA graph can capture the first call of a shape.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import torch
 
 from trainscope_kernels.impls import interpreting
 
-__all__ = ["Tile", "delta_rows", "dkdv_tile", "dq_tile", "forward_tile", "padded"]
+__all__ = ["Tile", "delta_rows", "padded", "pick_tile"]
 
 
 class Tile(NamedTuple):
@@ -21,6 +26,28 @@ class Tile(NamedTuple):
     stages: int
 
 
+HOPPER = {
+    # 128 keys a step: half as many rescalings of the output as 64, and 254 registers, no spill.
+    # At dim 128 a third stage would not fit (3 x 64 KB beside 32 KB of queries).
+    "forward": {64: Tile(128, 128, 8, 3), 128: Tile(128, 128, 8, 2), 256: Tile(128, 64, 8, 2)},
+    # dK and dV take 128 registers a thread at 128 x 128; 128 queries a step would spill. At dim
+    # 256 no tile is free of spills: 32 x 64 has the fewest, 12 words a thread.
+    "dkdv": {64: Tile(64, 128, 8, 3), 128: Tile(64, 128, 8, 2), 256: Tile(32, 64, 8, 2)},
+    # 128 x 128 at dim 128 takes all 255 registers and 192 KB, 20 bytes spilt; 64 keys take 208.
+    "dq": {64: Tile(128, 128, 8, 3), 128: Tile(128, 64, 8, 2), 256: Tile(128, 32, 8, 2)},
+}
+AMPERE = {
+    # Within 99 KB, what compute capability 8.6, 8.9 and 12.0 have; 128 x 128 spills at dim 128.
+    "forward": {64: Tile(128, 64, 4, 3), 128: Tile(128, 64, 8, 2), 256: Tile(64, 32, 4, 2)},
+    "dkdv": {64: Tile(64, 128, 8, 2), 128: Tile(64, 64, 8, 2), 256: Tile(16, 64, 8, 2)},
+    "dq": {64: Tile(64, 64, 4, 2), 128: Tile(64, 64, 8, 2), 256: Tile(64, 16, 8, 2)},
+}
+FLOAT32 = {
+    # Within 99 KB on every GPU; a float32 product takes three tf32 ones, whose operands spill.
+    "forward": {64: Tile(64, 32, 4, 2), 128: Tile(32, 32, 4, 2), 256: Tile(32, 16, 8, 2)},
+    "dkdv": {64: Tile(32, 64, 4, 2), 128: Tile(32, 32, 4, 2), 256: Tile(16, 32, 8, 2)},
+    "dq": {64: Tile(64, 32, 4, 2), 128: Tile(32, 32, 4, 2), 256: Tile(32, 16, 8, 2)},
+}
 INTERPRETED = Tile(32, 16, 4, 1)
 """Unequal and small, so that small tests have many boundaries of both kinds."""
 
@@ -30,49 +57,33 @@ def padded(dim: int) -> int:
     return 16 if dim <= 16 else 1 << (dim - 1).bit_length()
 
 
-def forward_tile(q: torch.Tensor, v: torch.Tensor) -> Tile:
-    """The forward's tile for these heads on their device."""
-    return _pick("forward", _generation(q.device), padded(max(q.shape[3], v.shape[3])), q.itemsize)
-
-
-def dkdv_tile(q: torch.Tensor, v: torch.Tensor) -> Tile:
-    """The tile of the kernel that makes the gradients of keys and values."""
-    return _pick("dkdv", _generation(q.device), padded(max(q.shape[3], v.shape[3])), q.itemsize)
-
-
-def dq_tile(q: torch.Tensor, v: torch.Tensor) -> Tile:
-    """The tile of the kernel that makes the gradient of the queries."""
-    return _pick("dq", _generation(q.device), padded(max(q.shape[3], v.shape[3])), q.itemsize)
-
-
 def delta_rows(value_dim: int) -> int:
     """Rows a program of the row-term kernel takes: about 8,192 elements."""
     return max(16, 8192 // padded(value_dim))
 
 
-def _generation(device: torch.device) -> str:
+def pick_tile(kernel: str, q: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> Tile:
+    """The tile of "forward", "dkdv" or "dq" for these heads on their device."""
     if interpreting():
-        return "interpreter"
-    return "hopper" if _capability(device.index or 0)[0] >= 9 else "ampere"
-
-
-@functools.cache
-def _capability(index: int) -> tuple[int, int]:
-    return torch.cuda.get_device_capability(index)
-
-
-TABLE: dict[tuple[str, str, int], dict[int, Tile]] = {
-    ("hopper", "forward", 2): {
-        64: Tile(128, 128, 8, 3),
-        128: Tile(128, 64, 8, 3),
-        256: Tile(128, 64, 8, 2),
-    },
-}
-
-
-@functools.cache
-def _pick(kernel: str, generation: str, dim: int, itemsize: int) -> Tile:
-    if generation == "interpreter":
         return INTERPRETED
-    by_dim = TABLE[generation, kernel, itemsize]
+    major = _capability_major(q.device.index or 0)
+    return tile_for(kernel, major, max(q.shape[3], v.shape[3]), q.dtype, mask is not None)
+
+
+@functools.cache
+def _capability_major(index: int) -> int:
+    return torch.cuda.get_device_capability(index)[0]
+
+
+@functools.cache
+def tile_for(kernel: str, major: int, dim: int, dtype: torch.dtype, masked: bool) -> Tile:
+    """The tile by compute capability (its major number), larger head dim and dtype.
+
+    masked: with a mask tensor, whose tiles take registers and shared memory of their own.
+    """
+    if dtype == torch.float32:
+        table = FLOAT32
+    else:
+        table = HOPPER if major in (9, 10) and not masked else AMPERE
+    by_dim = table[kernel]
     return by_dim[min(each for each in by_dim if each >= dim)]

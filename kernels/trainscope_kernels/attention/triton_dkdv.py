@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from trainscope_kernels.attention.tile_sizes import Tile, dkdv_tile
+from trainscope_kernels.attention.tile_sizes import Tile, pick_tile
 from trainscope_kernels.attention.triton_delta import load_terms
 from trainscope_kernels.attention.triton_launch import (
     NO_STRIDES,
@@ -215,7 +215,7 @@ def dkdv(
     tile: Tile | None = None,
 ) -> None:
     """Fill ``grad_k`` and ``grad_v``, shaped like k and v, their last dimension dense."""
-    tile = tile or dkdv_tile(q, v)
+    tile = tile or pick_tile("dkdv", q, v, call.mask)
     batch, heads, n_k, _ = k.shape
     n_q = q.shape[2]
     tiles = tile_count(n_k, tile.keys, call.cu_k)

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from trainscope_kernels.attention.tile_sizes import Tile, dq_tile
+from trainscope_kernels.attention.tile_sizes import Tile, pick_tile
 from trainscope_kernels.attention.triton_delta import load_terms
 from trainscope_kernels.attention.triton_launch import (
     NO_STRIDES,
@@ -195,7 +195,7 @@ def dq(
     tile: Tile | None = None,
 ) -> None:
     """Fill ``grad_q``, shaped like q, its last dimension dense."""
-    tile = tile or dq_tile(q, v)
+    tile = tile or pick_tile("dq", q, v, call.mask)
     batch, heads, n_q, _ = q.shape
     n_k = k.shape[2]
     tiles = tile_count(n_q, tile.queries, call.cu_q)

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from trainscope_kernels.attention.tile_sizes import Tile, forward_tile
+from trainscope_kernels.attention.tile_sizes import Tile, pick_tile
 from trainscope_kernels.attention.triton_launch import (
     NO_STRIDES,
     Call,
@@ -203,7 +203,7 @@ def forward(
     tile: Tile | None = None,
 ) -> None:
     """Fill ``out`` (batch, heads, queries, value dim) and ``lse`` (batch, heads, queries)."""
-    tile = tile or forward_tile(q, v)
+    tile = tile or pick_tile("forward", q, v, call.mask)
     batch, heads, n_q, _ = q.shape
     n_k = k.shape[2]
     tiles = tile_count(n_q, tile.queries, call.cu_q)

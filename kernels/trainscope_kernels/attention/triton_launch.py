@@ -55,15 +55,21 @@ def flags(call: Call, *tensors: torch.Tensor) -> dict[str, Any]:
         "BLOCK_VALUE": padded(v.shape[3]),
         "OFFSET": tl.int32 if narrow else tl.int64,
         "WIDE": wide,
-        "PRECISION": _dot_precision(q.dtype),
+        "PRECISION": _dot_precision(q.dtype, max(q.shape[3], v.shape[3])),
     }
 
 
-def _dot_precision(dtype: torch.dtype) -> str:
-    """For float32 what ``torch.set_float32_matmul_precision`` says; else it makes no difference."""
-    if dtype != torch.float32 or torch.get_float32_matmul_precision() == "highest":
-        return "ieee"
-    return "tf32"
+def _dot_precision(dtype: torch.dtype, dim: int) -> str:
+    """For float32 what ``torch.set_float32_matmul_precision`` says; else it makes no difference.
+
+    Three tf32 products are as good as one in float32 and run on the tensor cores; beyond a head
+    dim of 128 their operands fit neither registers nor shared memory.
+    """
+    if dtype != torch.float32:
+        return "tf32"
+    if torch.get_float32_matmul_precision() != "highest":
+        return "tf32"
+    return "tf32x3" if dim <= 128 else "ieee"
 
 
 def current_device(x: torch.Tensor) -> contextlib.AbstractContextManager[Any]:
