@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-import triton
 
 from trainscope_kernels import nvrtc
 from trainscope_kernels.errors import ImplUnavailableError, KernelError
@@ -25,7 +25,8 @@ GELU = cuda_impl.HERE / "gelu.cu"
 HEADERS = [cuda_impl.HERE / "gelu.cuh"]
 MACROS = {"SCALAR": 1, "TANH": 0, "THREADS": 256, "STREAM": 0, "VECTORS": 2}
 NVCC = shutil.which("nvcc")
-NVDISASM = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+TRITON = Path(str(find_spec("triton").origin)).parent  # type: ignore[union-attr]
+NVDISASM = TRITON / "backends" / "nvidia" / "bin" / "nvdisasm"
 
 needs_nvrtc = pytest.mark.skipif(
     nvrtc.nvrtc_reason() is not None, reason=f"no NVRTC: {nvrtc.nvrtc_reason()}"
