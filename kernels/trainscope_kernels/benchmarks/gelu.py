@@ -43,7 +43,7 @@ def _flat(form: str, dtype: torch.dtype, backward: bool, elements: int, cuda: bo
     if form == "tanh":
         impls["manual"] = manual_gelu
     if cuda:
-        impls["compile"] = torch.compile(partial(F.gelu, approximate=form))
+        impls["compile"] = torch.compile(partial(F.gelu, approximate=form), dynamic=False)
         if form == "tanh" and dtype == torch.float32 and not backward:
             impls["naive CUDA"] = naive_cuda_gelu
         impls["cuda"] = partial(gelu, approximate=form, impl="cuda")
@@ -67,7 +67,7 @@ def _biased(dtype: torch.dtype, backward: bool, cuda: bool) -> Case:
     rows = ROWS if cuda else ON_CPU // FEATURES
     impls: Impls = {"torch": _torch_bias_gelu}
     if cuda:
-        impls["compile"] = torch.compile(_torch_bias_gelu)
+        impls["compile"] = torch.compile(_torch_bias_gelu, dynamic=False)
         impls["cuda"] = partial(bias_gelu, approximate="tanh", impl="cuda")
         impls["triton"] = partial(bias_gelu, approximate="tanh", impl="triton")
     else:
