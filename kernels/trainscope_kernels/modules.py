@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from trainscope_kernels.attention import flash_attention
 from trainscope_kernels.gelu import gelu
 from trainscope_kernels.softmax import softmax
 
-__all__ = ["GELU", "Softmax"]
+__all__ = ["GELU", "Attention", "Softmax"]
 
 
 class GELU(torch.nn.Module):
@@ -42,3 +43,50 @@ class Softmax(torch.nn.Module):
     def extra_repr(self) -> str:
         """The arguments, as ``repr`` of the module shows them."""
         return f"dim={self.dim}, impl={self.impl!r}"
+
+
+class Attention(torch.nn.Module):
+    """``trainscope_kernels.flash_attention`` with its settings kept; no parameters, no dropout."""
+
+    def __init__(
+        self,
+        *,
+        causal: str | bool | None = None,
+        scale: float | None = None,
+        window: tuple[int, int] | None = None,
+        softcap: float | None = None,
+        impl: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.causal = causal
+        self.scale = scale
+        self.window = window
+        self.softcap = softcap
+        self.impl = impl
+
+    def forward(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Attention of q (batch, heads, queries, head_dim) over k and v."""
+        return flash_attention(
+            q,
+            k,
+            v,
+            causal=self.causal,
+            scale=self.scale,
+            window=self.window,
+            softcap=self.softcap,
+            mask=mask,
+            impl=self.impl,
+        )
+
+    def extra_repr(self) -> str:
+        """The arguments, as ``repr`` of the module shows them."""
+        return (
+            f"causal={self.causal!r}, scale={self.scale!r}, window={self.window!r}, "
+            f"softcap={self.softcap!r}, impl={self.impl!r}"
+        )

@@ -123,7 +123,8 @@ def compiled(kernel: str, arch: int, dim: int, variant: str) -> dict[str, Any]:
             capture_output=True, text=True, check=True,
         ).stderr  # fmt: skip
     registers, spills = re.search(r"Used (\d+) reg", said), re.search(r"(\d+) bytes spill st", said)
-    assert registers and spills, said
+    assert registers, said
+    assert spills, said
     return {
         "kernel": kernel,
         "arch": arch,
