@@ -1,4 +1,4 @@
-"""CUDA C++ compiled on the user's machine by NVRTC, kept on disk, launched by the CUDA driver.
+"""CUDA C++ compiled on the user's machine by NVRTC, and kept on disk.
 
 No nvcc and no host compiler is needed: NVRTC and cuda.bindings come with torch's CUDA wheels.
 A first use compiles for about half a second; after that, any process loads the cubin from
@@ -8,29 +8,23 @@ A first use compiles for about half a second; after that, any process loads the 
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import os
-import struct
 import tempfile
-import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
-
+from trainscope_kernels.cuda_driver import checked
 from trainscope_kernels.errors import ImplUnavailableError, KernelError
 
-__all__ = ["CompileError", "Kernel", "Module", "compiled", "nvrtc_reason"]
+__all__ = ["CompileError", "cache_directory", "compiled", "nvrtc_reason"]
 
 FORMAT = 1
 """Part of every cache key; raised when a file's layout changes."""
 
 DIGEST_BYTES = 32
-ARGUMENTS_AT_MOST = 16
 
 
 class CompileError(KernelError, RuntimeError):
@@ -124,12 +118,12 @@ def _supported() -> tuple[str, list[int]]:
             f"else: pip install cuda-bindings nvidia-cuda-nvrtc"
         ) from error
     try:
-        major, minor = _checked(nvrtc.nvrtcVersion())
+        major, minor = checked(nvrtc.nvrtcVersion())
     except RuntimeError as error:  # cuda.bindings raises this, or a subclass, for a missing library
         raise ImplUnavailableError(
             f"the NVRTC library cannot be loaded ({error}); pip install nvidia-cuda-nvrtc"
         ) from error
-    (supported,) = _checked(nvrtc.nvrtcGetSupportedArchs())
+    (supported,) = checked(nvrtc.nvrtcGetSupportedArchs())
     return f"{major}.{minor}", list(supported)
 
 
@@ -139,110 +133,20 @@ def _compile(name: str, texts: list[bytes], header_names: list[str], options: li
     source, *headers = texts
     encoded = [each.encode() for each in options]
     header_bytes = [each.encode() for each in header_names]
-    (program,) = _checked(
+    (program,) = checked(
         nvrtc.nvrtcCreateProgram(source, name.encode(), len(headers), headers, header_bytes)
     )
     try:
         (result,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            (size,) = _checked(nvrtc.nvrtcGetProgramLogSize(program))
+            (size,) = checked(nvrtc.nvrtcGetProgramLogSize(program))
             log = bytes(size)
-            _checked(nvrtc.nvrtcGetProgramLog(program, log))
+            checked(nvrtc.nvrtcGetProgramLog(program, log))
             text = log.rstrip(b"\0").decode(errors="replace")
             raise CompileError(f"NVRTC could not compile {name} with {options}:\n{text}")
-        (size,) = _checked(nvrtc.nvrtcGetCUBINSize(program))
+        (size,) = checked(nvrtc.nvrtcGetCUBINSize(program))
         cubin = bytes(size)
-        _checked(nvrtc.nvrtcGetCUBIN(program, cubin))
+        checked(nvrtc.nvrtcGetCUBIN(program, cubin))
         return cubin
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-
-
-class Module:
-    """A cubin loaded on one device."""
-
-    def __init__(self, cubin: bytes, device: int) -> None:
-        from cuda.bindings import driver
-
-        self.device = device
-        with torch.cuda.device(device):
-            _bind_context(device)
-            (self._module,) = _checked(driver.cuModuleLoadData(cubin))
-
-    def kernel(self, name: str) -> Kernel:
-        """The ``extern "C"`` kernel of that name."""
-        from cuda.bindings import driver
-
-        with torch.cuda.device(self.device):
-            (function,) = _checked(driver.cuModuleGetFunction(self._module, name.encode()))
-        return Kernel(function, self)
-
-
-class Kernel:
-    """A kernel whose arguments are all 64 bits wide: pointers and lengths."""
-
-    def __init__(self, function: Any, module: Module) -> None:
-        from cuda.bindings import driver
-
-        self._module = module  # its unloading would take the function along
-        self._function = function
-        self._device = module.device
-        self._launch = driver.cuLaunchKernel
-
-    def __call__(self, blocks: int, threads: tuple[int, int], *arguments: int) -> None:
-        """Enqueue it on torch's current stream of its device."""
-        if torch.cuda.current_device() == self._device:
-            self._enqueue(blocks, threads, arguments)
-        else:
-            with torch.cuda.device(self._device):
-                self._enqueue(blocks, threads, arguments)
-
-    def _enqueue(self, blocks: int, threads: tuple[int, int], arguments: tuple[int, ...]) -> None:
-        slots = _slots
-        if slots.bound != self._device:
-            _bind_context(self._device)
-            slots.bound = self._device
-        struct.pack_into(f"{len(arguments)}Q", slots.values, 0, *arguments)
-        # the public current_stream() makes a Stream object, for a microsecond and more
-        stream = torch._C._cuda_getCurrentRawStream(self._device)
-        # 0 shared memory; the driver copies the arguments before it returns
-        (result,) = self._launch(
-            self._function, blocks, 1, 1, *threads, 1, 0, stream, slots.address, 0
-        )
-        if result != 0:
-            _checked((result,))
-
-
-class _Slots(threading.local):
-    """Room for the arguments of a launch, one a thread, with the pointers that the driver reads."""
-
-    def __init__(self) -> None:
-        self.bound: int | None = None
-        self.values = (ctypes.c_uint64 * ARGUMENTS_AT_MOST)()
-        first = ctypes.addressof(self.values)
-        addresses = range(first, first + 8 * ARGUMENTS_AT_MOST, 8)
-        self._pointers = (ctypes.c_void_p * ARGUMENTS_AT_MOST)(*addresses)
-        self.address = ctypes.addressof(self._pointers)
-
-
-_slots = _Slots()
-
-
-def _bind_context(device: int) -> None:
-    """Give this thread torch's context: a thread of autograd may not have touched CUDA yet."""
-    from cuda.bindings import driver
-
-    _checked(driver.cuInit(0))
-    (context,) = _checked(driver.cuCtxGetCurrent())
-    if int(context) == 0:
-        (handle,) = _checked(driver.cuDeviceGet(device))
-        (context,) = _checked(driver.cuDevicePrimaryCtxRetain(handle))
-        _checked(driver.cuCtxSetCurrent(context))
-
-
-def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a call returned after its status; raises KernelError where that is no success."""
-    status, *values = answer
-    if int(status) != 0:
-        raise KernelError(f"{type(status).__name__}: {status.name} ({int(status)})")
-    return tuple(values)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 
+from trainscope_kernels.cuda_driver import Kernel, Module
 from trainscope_kernels.errors import ArgumentError
 from trainscope_kernels.gelu import op
-from trainscope_kernels.nvrtc import Kernel, Module, compiled
+from trainscope_kernels.nvrtc import compiled
 
 __all__ = ["manual_gelu", "naive_cuda_gelu"]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
+from trainscope_kernels.cuda_driver import Kernel, Module
 from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import OLDEST_CAPABILITY
-from trainscope_kernels.nvrtc import Kernel, Module, compiled, nvrtc_reason
+from trainscope_kernels.nvrtc import compiled, nvrtc_reason
 
 __all__ = ["backward", "bias_backward", "bias_forward", "forward", "require"]
 
