@@ -18,6 +18,8 @@ CASES = [
     "dq:90:128:causal",
     "dkdv:80:128:causal",
 ]
+ALLOWED_LOADS = {"dkdv:90:128:causal": 8}
+"""This tile is the fastest in spite of them: see ``tile_sizes.HOPPER``."""
 SHARED_MEMORY = {80: 99 * 1024, 90: 227 * 1024}
 """Ampere's by compute capability 8.6, which has the least; Hopper's own."""
 
@@ -36,7 +38,7 @@ def test_the_inner_loops_read_no_spilt_register_and_shared_memory_fits(
     compiled: dict[str, dict[str, Any]], case: str
 ) -> None:
     it = compiled[case]
-    assert it["local_loads_in_inner_loops"] == 0
+    assert it["local_loads_in_inner_loops"] <= ALLOWED_LOADS.get(case, 0)
     assert 0 < it["shared"] <= SHARED_MEMORY[it["arch"]]
 
 

@@ -27,14 +27,17 @@ class Tile(NamedTuple):
 
 
 HOPPER = {
-    # 128 keys a step: half as many rescalings of the output as 64, and 254 registers, no spill.
-    # At dim 128 a third stage would not fit (3 x 64 KB beside 32 KB of queries).
-    "forward": {64: Tile(128, 128, 8, 3), 128: Tile(128, 128, 8, 2), 256: Tile(128, 64, 8, 2)},
-    # dK and dV take 128 registers a thread at 128 x 128; 128 queries a step would spill. At dim
-    # 256 no tile is free of spills: 32 x 64 has the fewest, 12 words a thread.
-    "dkdv": {64: Tile(64, 128, 8, 3), 128: Tile(64, 128, 8, 2), 256: Tile(32, 64, 8, 2)},
-    # 128 x 128 at dim 128 takes all 255 registers and 192 KB, 20 bytes spilt; 64 keys take 208.
-    "dq": {64: Tile(128, 128, 8, 3), 128: Tile(128, 64, 8, 2), 256: Tile(128, 32, 8, 2)},
+    # Dim 128 was measured on an H200 (kernels/bench/results/attention_tiles_h200.txt): small tiles
+    # of one warpgroup win, for two programs share a multiprocessor and the one multiplies while
+    # the other is at its softmax. Forward 64 x 64 in three stages 484 TFLOP/s, 128 x 64 472,
+    # 128 x 128 448; causal 443, 401, 384.
+    # Dims 64 and 256: by registers and shared memory alone, not measured tile by tile.
+    "forward": {64: Tile(128, 128, 8, 3), 128: Tile(64, 64, 4, 3), 256: Tile(128, 64, 8, 2)},
+    # 64 x 64 604 TFLOP/s, 64 x 128 in three stages 568, in two 507. At dim 256 no tile is free of
+    # spills: 32 x 64 has the fewest, 12 words a thread.
+    "dkdv": {64: Tile(64, 128, 8, 3), 128: Tile(64, 64, 4, 2), 256: Tile(32, 64, 8, 2)},
+    # 128 x 64 in three stages 639 TFLOP/s, 128 x 128 617, 64 x 64 570, 128 x 64 in two stages 559.
+    "dq": {64: Tile(128, 128, 8, 3), 128: Tile(128, 64, 8, 3), 256: Tile(128, 32, 8, 2)},
 }
 AMPERE = {
     # Within 99 KB, what compute capability 8.6, 8.9 and 12.0 have; 128 x 128 spills at dim 128.

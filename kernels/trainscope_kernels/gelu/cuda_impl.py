@@ -18,9 +18,13 @@ HERE = Path(__file__).parent
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 VECTOR_BYTES = 16
 
-THREADS = 256
-VECTORS = 2  # 16-byte vectors of a thread, all in flight before its first store
+# Of 1 to 4 vectors, 128 to 512 threads and both kinds of store these were fastest on an H200
+# (kernels/bench/results/gelu_tiles_h200.txt): shares of a copy 0.99 and 1.03 (float32, forward and
+# backward), 1.01 and 1.05 (bfloat16); stores marked as streaming lost 3 to 10 %.
+THREADS = 128
+VECTORS = 1  # 16-byte vectors of a thread, all in flight before its first store
 STREAM = 0
+BIAS_THREADS = 256
 ROWS_AT_LEAST = 32  # a row of partial sums for so many rows costs under 1/48 of the traffic
 ROWS_UNROLLED = 4
 THREADS_ENOUGH = 1 << 18  # what fills the 100 to 150 SMs of the GPUs this runs on
@@ -114,8 +118,8 @@ def _launch_biased(
     if cols % lanes or any(each % VECTOR_BYTES for each in pointers):
         name, lanes = f"{name}_any", 1
     # narrow rows share a block, so that its threads are not idle
-    beside = min(THREADS, 1 << (-(-cols // lanes) - 1).bit_length())
-    above = THREADS // beside
+    beside = min(BIAS_THREADS, 1 << (-(-cols // lanes) - 1).bit_length())
+    above = BIAS_THREADS // beside
     across = -(-cols // (beside * lanes))
     backward = name.startswith("bias_backward")
     rows_a_thread = max(
@@ -147,7 +151,7 @@ def _flat(name: str, dtype: torch.dtype, approximate: str, device: int) -> tuple
 def _biased(
     name: str, dtype: torch.dtype, bias: torch.dtype, approximate: str, device: int
 ) -> Kernel:
-    more = (("BIAS", KINDS.get(bias, 0)),)
+    more = (("BIAS", KINDS.get(bias, 0)), ("THREADS", BIAS_THREADS))
     return _module("bias_gelu.cu", dtype, approximate, device, more).kernel(name)
 
 

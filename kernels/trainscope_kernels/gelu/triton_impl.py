@@ -16,10 +16,12 @@ from trainscope_kernels.gelu.triton_kernels import (
 
 __all__ = ["backward", "bias_backward", "bias_forward", "forward"]
 
-# Elements and warps of a program, by bytes an element: two 16-byte vectors a thread.
-FORWARD_BLOCK = {2: (2048, 4), 4: (1024, 4), 8: (512, 4)}
-BACKWARD_BLOCK = {2: (2048, 4), 4: (1024, 4), 8: (512, 4)}
-BIAS_BLOCK = {2: (2048, 4), 4: (1024, 4), 8: (512, 4)}
+# Elements and warps of a program, by bytes an element: one or two 16-byte vectors a thread, what
+# was fastest on an H200 (kernels/bench/results/gelu_tiles_h200.txt). Shares of a copy there:
+# forward 1.00, backward 1.03 (4 bytes) and 1.05 (2), bias forward 1.00; four vectors 0.90 to 0.97.
+FORWARD_BLOCK = {2: (2048, 8), 4: (1024, 8), 8: (512, 8)}
+BACKWARD_BLOCK = {2: (1024, 4), 4: (1024, 8), 8: (512, 8)}
+BIAS_BLOCK = {2: (2048, 4), 4: (512, 4), 8: (512, 4)}
 ROWS_AT_LEAST = 32  # a row of partial sums for so many rows costs under 1/48 of the traffic
 PROGRAMS_ENOUGH = 2048  # several for each of the 100 to 150 SMs of the GPUs this runs on
 
