@@ -38,19 +38,19 @@ from trainscope_kernels.attention.triton_forward import forward
 from trainscope_kernels.attention.triton_launch import Call
 
 CANDIDATES: dict[int, dict[str, list[tuple[int, int, int, int]]]] = {
-    64: {
-        "forward": [(128, 128, 8, 3), (128, 128, 8, 2), (128, 64, 4, 3), (64, 128, 4, 3)],
-        "dkdv": [(64, 128, 8, 3), (64, 128, 8, 2), (64, 64, 4, 3), (128, 128, 8, 2)],
-        "dq": [(128, 128, 8, 3), (128, 128, 8, 2), (64, 128, 4, 3), (128, 64, 8, 3)],
-    },
     128: {
-        "forward": [(128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 2)]
-        + [(64, 128, 4, 2), (64, 64, 4, 3)],
-        "dkdv": [(64, 128, 8, 2), (64, 128, 8, 3), (32, 128, 8, 3), (64, 64, 4, 2)],
-        "dq": [(128, 64, 8, 2), (128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 2)],
+        "forward": [(64, 64, 4, 3), (128, 64, 8, 3), (128, 128, 8, 2), (64, 32, 4, 4)],
+        "dkdv": [(64, 64, 4, 2), (64, 128, 8, 3), (32, 64, 4, 3), (32, 64, 4, 2)],
+        "dq": [(128, 64, 8, 3), (128, 128, 8, 2), (64, 32, 4, 3), (64, 32, 4, 4)],
+    },
+    64: {
+        "forward": [(128, 128, 8, 3), (64, 64, 4, 3), (64, 64, 4, 4), (64, 128, 4, 3)]
+        + [(128, 64, 4, 3)],
+        "dkdv": [(64, 128, 8, 3), (64, 64, 4, 3), (64, 64, 4, 2), (64, 128, 8, 2)],
+        "dq": [(128, 128, 8, 3), (64, 64, 4, 3), (64, 128, 4, 3), (128, 64, 8, 3)],
     },
     256: {
-        "forward": [(128, 64, 8, 2), (128, 32, 8, 3), (128, 32, 8, 2), (64, 64, 4, 2)],
+        "forward": [(128, 64, 8, 2), (128, 32, 8, 3), (64, 32, 4, 2), (64, 64, 4, 2)],
         "dkdv": [(32, 64, 8, 2), (64, 64, 8, 2), (64, 64, 8, 1), (32, 64, 8, 3)],
         "dq": [(128, 32, 8, 2), (64, 64, 8, 2), (64, 32, 4, 2), (128, 64, 8, 1)],
     },
@@ -148,12 +148,13 @@ def main() -> None:
     """Compile the candidates, time them, then the ops."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dims", type=int, nargs="+", default=[128, 64, 256])
-    parser.add_argument("--seconds", type=float, default=40, help="stop after about this long")
+    parser.add_argument(
+        "--seconds", type=float, default=40, help="time no more after about this long"
+    )
     parser.add_argument("--workers", type=int, default=12, help="processes that compile")
     parser.add_argument("--only-ops", action="store_true", help="no candidates, the ops only")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    until = time.perf_counter() + chosen.seconds
     jobs: list[Job] = [
         (kernel, dim, mask, Tile(*tile))
         for dim in chosen.dims
@@ -166,6 +167,7 @@ def main() -> None:
     if jobs:
         with ProcessPoolExecutor(chosen.workers, get_context("spawn")) as pool:
             wrong = dict(zip(jobs, pool.map(compile_one, jobs), strict=True))
+    until = time.perf_counter() + chosen.seconds
     print(f"{torch.cuda.get_device_name()}, {BATCH}x{HEADS}x{LENGTH}, bf16")
     products = 2 * BATCH * HEADS * LENGTH**2 / 1e9
     rows: list[dict[str, Any]] = []
@@ -189,10 +191,11 @@ def main() -> None:
                 mark = " *" if default else ""
                 print(f"{kernel:8} {dim:4} {mask:7} {tuple(tile)!s:20} {ms:8.3f} {rate:6.0f}{mark}")
                 rows.append({"kernel": kernel, "dim": dim, "mask": mask, "tile": tile, "ms": ms})
-            del here
+    for dim in chosen.dims:
+        for mask in CAUSAL:
+            nominal = products * 2 * dim * (0.5 if mask == "causal" else 1.0)
             for name, make, back in whole_ops(dim, mask):
                 ms = [milliseconds(make, 0.1), milliseconds(back, 0.1)]
-                nominal = products * 2 * dim * half
                 rates = nominal / ms[0], 2.5 * nominal / ms[1]
                 print(f"{name:12} {dim} {mask:7} {ms[0]:7.3f} {ms[1]:7.3f} ms  "
                       f"{rates[0]:4.0f} / {rates[1]:4.0f} TFLOP/s", flush=True)  # fmt: skip

@@ -103,7 +103,6 @@ def pick_impl(impl: str, q: torch.Tensor) -> str:
     check_impl(impl)
     if impl == "triton":
         require_triton(q.device)
-        run.require_dtype(q)
     return impl
 
 

@@ -12,7 +12,7 @@ from trainscope_kernels.attention.masking import Band
 from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import interpreting
 
-__all__ = ["backward", "fake_backward", "fake_forward", "forward", "require_dtype"]
+__all__ = ["backward", "fake_backward", "fake_forward", "forward"]
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -28,15 +28,17 @@ def _triton() -> Any:
     return Call, triton_forward.forward, triton_delta.row_terms, triton_dq.dq, triton_dkdv.dkdv
 
 
-def require_dtype(q: torch.Tensor) -> None:
-    """Raise where Triton has no dot product of this dtype on this device."""
-    if interpreting() and not q.is_cuda:
-        if q.dtype == torch.bfloat16:
-            raise ImplUnavailableError(
-                "impl='triton' cannot run: Triton's interpreter multiplies bfloat16 wrongly; "
-                "use float16 or float32 with TRITON_INTERPRET=1"
-            )
-    elif q.dtype == torch.float64:
+_interpreted = functools.cache(interpreting)  # Triton itself asks once, when a kernel is defined
+
+
+def _require_dtype(q: torch.Tensor) -> None:
+    """Raise where Triton has no right dot product of this dtype."""
+    if q.dtype is torch.bfloat16 and _interpreted():
+        raise ImplUnavailableError(
+            "impl='triton' cannot run: Triton's interpreter multiplies bfloat16 wrongly; use "
+            "float16 or float32 with TRITON_INTERPRET=1"
+        )
+    if q.dtype is torch.float64 and not _interpreted():
         raise ImplUnavailableError(
             "impl='triton' cannot run: its GPU kernels take no float64; convert to float32, or "
             "pass impl='reference'"
@@ -64,6 +66,7 @@ def forward(
             return packed.forward(q, k, v, cu_q, cu_k, scale, softcap, band)
         out, lse = reference.forward(q, k, v, mask, scale, softcap, band)
         return _like(q, v.shape[3]).copy_(out), lse.contiguous()
+    _require_dtype(q)
     out, lse = fake_forward(q, k, v, mask, cu_q, cu_k, scale, softcap, left, right, from_end, impl)
     if cu_q is not None:
         # rows that belong to no sequence are written by no program
@@ -159,7 +162,9 @@ def _like(x: torch.Tensor, dim: int) -> torch.Tensor:
 
     So the usual (batch, sequence, heads * dim) of a projection needs no copy on the way out.
     """
-    batch, heads, length, _ = x.shape
+    batch, heads, length, own_dim = x.shape
+    if dim == own_dim and x.is_contiguous():
+        return torch.empty_like(x)
     if x.stride(1) < x.stride(2):
         return x.new_empty((batch, length, heads, dim)).transpose(1, 2)
     return x.new_empty((batch, heads, length, dim))

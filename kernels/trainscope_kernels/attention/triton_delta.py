@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from trainscope_kernels.attention.tile_sizes import delta_rows, padded
-from trainscope_kernels.attention.triton_launch import current_device
+from trainscope_kernels.attention.triton_launch import Launch, start
 from trainscope_kernels.attention.triton_scores import LOG2E
 from trainscope_kernels.attention.triton_tiles import load_rows
 
@@ -94,22 +94,17 @@ def row_terms(
     terms = lse.new_empty((batch, heads, n_q, 4))
     rows = delta_rows(value_dim)
     tiles = -(-n_q // rows)
-    with current_device(out):
-        attention_delta[(tiles * batch * heads,)](
-            out,
-            grad_out,
-            None if grad_lse is None else grad_lse.contiguous(),
-            lse,
-            terms,
-            out.stride(),
-            grad_out.stride(),
-            n_q,
-            heads,
-            tiles,
-            VALUE_DIM=value_dim,
-            BLOCK_VALUE=padded(value_dim),
-            ROWS=rows,
-            WIDE=tl.float64 if lse.dtype == torch.float64 else tl.float32,
-            num_warps=4,
-        )
+
+    def plan() -> Launch:
+        constants = {
+            "VALUE_DIM": value_dim,
+            "BLOCK_VALUE": padded(value_dim),
+            "ROWS": rows,
+            "WIDE": tl.float64 if lse.dtype == torch.float64 else tl.float32,
+        }
+        numbers = (out.stride(), grad_out.stride(), n_q, heads, tiles)
+        return Launch(tiles * batch * heads, numbers, constants, 4, 1)
+
+    grad_lse = None if grad_lse is None else grad_lse.contiguous()
+    start(attention_delta, (out, grad_out, grad_lse, lse, terms), None, plan)
     return terms

@@ -18,8 +18,9 @@ from trainscope_kernels.attention.triton_delta import load_terms
 from trainscope_kernels.attention.triton_launch import (
     NO_STRIDES,
     Call,
-    current_device,
+    Launch,
     flags,
+    start,
     tile_count,
 )
 from trainscope_kernels.attention.triton_scores import (
@@ -215,46 +216,53 @@ def dkdv(
     tile: Tile | None = None,
 ) -> None:
     """Fill ``grad_k`` and ``grad_v``, shaped like k and v, their last dimension dense."""
+    start(
+        attention_dkdv,
+        (q, k, v, call.mask, grad_out, row_terms, grad_k, grad_v, call.cu_q, call.cu_k),
+        (call.scale, call.softcap, call.band, tile),
+        lambda: _plan(q, k, v, grad_out, grad_k, grad_v, call, tile),
+    )
+
+
+def _plan(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    grad_out: torch.Tensor,
+    grad_k: torch.Tensor,
+    grad_v: torch.Tensor,
+    call: Call,
+    tile: Tile | None,
+) -> Launch:
     tile = tile or pick_tile("dkdv", q, v, call.mask)
     batch, heads, n_k, _ = k.shape
     n_q = q.shape[2]
     tiles = tile_count(n_k, tile.keys, call.cu_k)
-    settings = flags(call, q, k, v, grad_out, grad_k, grad_v)
-    with current_device(q):
-        attention_dkdv[(tiles * batch * heads,)](
-            q,
-            k,
-            v,
-            call.mask,
-            grad_out,
-            row_terms,
-            grad_k,
-            grad_v,
-            call.cu_q,
-            call.cu_k,
-            q.stride(),
-            k.stride(),
-            v.stride(),
-            NO_STRIDES if call.mask is None else call.mask.stride(),
-            grad_out.stride(),
-            grad_k.stride(),
-            grad_v.stride(),
-            n_q,
-            n_k,
-            heads,
-            q.shape[1] // heads,
-            batch * heads,
-            tiles,
-            0 if call.cu_k is None else call.cu_k.shape[0] - 1,
-            1,
-            call.scale,
-            call.softcap,
-            call.band.left,
-            call.band.right,
-            RAGGED=call.cu_q is not None or n_q % tile.queries != 0,
-            BLOCK_M=tile.queries,
-            BLOCK_N=tile.keys,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-            **settings,
-        )
+    constants = flags(call, q, k, v, grad_out, grad_k, grad_v)
+    constants |= {
+        "RAGGED": call.cu_q is not None or n_q % tile.queries != 0,
+        "BLOCK_M": tile.queries,
+        "BLOCK_N": tile.keys,
+    }
+    numbers = (
+        q.stride(),
+        k.stride(),
+        v.stride(),
+        NO_STRIDES if call.mask is None else call.mask.stride(),
+        grad_out.stride(),
+        grad_k.stride(),
+        grad_v.stride(),
+        n_q,
+        n_k,
+        heads,
+        q.shape[1] // heads,
+        batch * heads,
+        tiles,
+        0 if call.cu_k is None else call.cu_k.shape[0] - 1,
+        1,
+        call.scale,
+        call.softcap,
+        call.band.left,
+        call.band.right,
+    )
+    return Launch(tiles * batch * heads, numbers, constants, tile.warps, tile.stages)

@@ -14,8 +14,9 @@ from trainscope_kernels.attention.triton_delta import load_terms
 from trainscope_kernels.attention.triton_launch import (
     NO_STRIDES,
     Call,
-    current_device,
+    Launch,
     flags,
+    start,
     tile_count,
 )
 from trainscope_kernels.attention.triton_scores import (
@@ -195,44 +196,51 @@ def dq(
     tile: Tile | None = None,
 ) -> None:
     """Fill ``grad_q``, shaped like q, its last dimension dense."""
+    start(
+        attention_dq,
+        (q, k, v, call.mask, grad_out, row_terms, grad_q, call.cu_q, call.cu_k),
+        (call.scale, call.softcap, call.band, tile),
+        lambda: _plan(q, k, v, grad_out, grad_q, call, tile),
+    )
+
+
+def _plan(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    grad_out: torch.Tensor,
+    grad_q: torch.Tensor,
+    call: Call,
+    tile: Tile | None,
+) -> Launch:
     tile = tile or pick_tile("dq", q, v, call.mask)
     batch, heads, n_q, _ = q.shape
     n_k = k.shape[2]
     tiles = tile_count(n_q, tile.queries, call.cu_q)
-    settings = flags(call, q, k, v, grad_out, grad_q)
-    with current_device(q):
-        attention_dq[(tiles * batch * heads,)](
-            q,
-            k,
-            v,
-            call.mask,
-            grad_out,
-            row_terms,
-            grad_q,
-            call.cu_q,
-            call.cu_k,
-            q.stride(),
-            k.stride(),
-            v.stride(),
-            NO_STRIDES if call.mask is None else call.mask.stride(),
-            grad_out.stride(),
-            grad_q.stride(),
-            n_q,
-            n_k,
-            heads,
-            heads // k.shape[1],
-            batch * heads,
-            tiles,
-            0 if call.cu_q is None else call.cu_q.shape[0] - 1,
-            1,
-            call.scale,
-            call.softcap,
-            call.band.left,
-            call.band.right,
-            RAGGED=call.cu_k is not None or n_k % tile.keys != 0,
-            BLOCK_M=tile.queries,
-            BLOCK_N=tile.keys,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-            **settings,
-        )
+    constants = flags(call, q, k, v, grad_out, grad_q)
+    constants |= {
+        "RAGGED": call.cu_k is not None or n_k % tile.keys != 0,
+        "BLOCK_M": tile.queries,
+        "BLOCK_N": tile.keys,
+    }
+    numbers = (
+        q.stride(),
+        k.stride(),
+        v.stride(),
+        NO_STRIDES if call.mask is None else call.mask.stride(),
+        grad_out.stride(),
+        grad_q.stride(),
+        n_q,
+        n_k,
+        heads,
+        heads // k.shape[1],
+        batch * heads,
+        tiles,
+        0 if call.cu_q is None else call.cu_q.shape[0] - 1,
+        1,
+        call.scale,
+        call.softcap,
+        call.band.left,
+        call.band.right,
+    )
+    return Launch(tiles * batch * heads, numbers, constants, tile.warps, tile.stages)

@@ -13,8 +13,9 @@ from trainscope_kernels.attention.tile_sizes import Tile, pick_tile
 from trainscope_kernels.attention.triton_launch import (
     NO_STRIDES,
     Call,
-    current_device,
+    Launch,
     flags,
+    start,
     tile_count,
 )
 from trainscope_kernels.attention.triton_scores import (
@@ -203,44 +204,51 @@ def forward(
     tile: Tile | None = None,
 ) -> None:
     """Fill ``out`` (batch, heads, queries, value dim) and ``lse`` (batch, heads, queries)."""
+    start(
+        attention_forward,
+        (q, k, v, call.mask, out, lse, call.cu_q, call.cu_k),
+        (call.scale, call.softcap, call.band, tile),
+        lambda: _plan(q, k, v, out, call, tile),
+    )
+
+
+def _plan(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    call: Call,
+    tile: Tile | None,
+) -> Launch:
     tile = tile or pick_tile("forward", q, v, call.mask)
     batch, heads, n_q, _ = q.shape
     n_k = k.shape[2]
     tiles = tile_count(n_q, tile.queries, call.cu_q)
-    settings = flags(call, q, k, v, out)
+    constants = flags(call, q, k, v, out)
     simple = call.softcap == 0 and call.mask is None
-    with current_device(q):
-        attention_forward[(tiles * batch * heads,)](
-            q,
-            k,
-            v,
-            None if call.mask is None else call.mask,
-            out,
-            lse,
-            call.cu_q,
-            call.cu_k,
-            q.stride(),
-            k.stride(),
-            v.stride(),
-            NO_STRIDES if call.mask is None else call.mask.stride(),
-            out.stride(),
-            n_q,
-            n_k,
-            heads,
-            heads // k.shape[1],
-            batch * heads,
-            tiles,
-            0 if call.cu_q is None else call.cu_q.shape[0] - 1,
-            1,
-            call.scale,
-            call.softcap,
-            call.band.left,
-            call.band.right,
-            FOLD=simple and call.scale > 0 and settings["WIDE"] is tl.float32,
-            RAGGED=call.cu_k is not None or n_k % tile.keys != 0,
-            BLOCK_M=tile.queries,
-            BLOCK_N=tile.keys,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-            **settings,
-        )
+    constants |= {
+        "RAGGED": call.cu_k is not None or n_k % tile.keys != 0,
+        "BLOCK_M": tile.queries,
+        "BLOCK_N": tile.keys,
+        "FOLD": simple and call.scale > 0 and constants["WIDE"] is tl.float32,
+    }
+    numbers = (
+        q.stride(),
+        k.stride(),
+        v.stride(),
+        NO_STRIDES if call.mask is None else call.mask.stride(),
+        out.stride(),
+        n_q,
+        n_k,
+        heads,
+        heads // k.shape[1],
+        batch * heads,
+        tiles,
+        0 if call.cu_q is None else call.cu_q.shape[0] - 1,
+        1,
+        call.scale,
+        call.softcap,
+        call.band.left,
+        call.band.right,
+    )
+    return Launch(tiles * batch * heads, numbers, constants, tile.warps, tile.stages)
