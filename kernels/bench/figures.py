@@ -1,0 +1,147 @@
+"""Times the kernels' benchmarks on this GPU and writes the results that the README shows.
+
+python kernels/bench/figures.py [gelu softmax attention memory] [--seconds 0.2] [--out DIR]
+
+Each benchmark goes to its own file, written anew after every case, so that what is done when time
+runs out is kept. Needs a CUDA device, and both packages on the path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from trainscope.bench.cases import run_case
+from trainscope.bench.environment import environment
+from trainscope.bench.model import Comparison
+from trainscope_kernels import flash_attention
+
+SHOWN = {
+    "gelu": ("gelu tanh",),
+    "softmax": ("softmax",),
+    "attention": ("x128 ",),
+    "memory": ("",),
+}
+"""By benchmark, what a case's name has to hold to be among the figures."""
+BASELINE = {"gelu": "torch", "softmax": "torch", "attention": "sdpa fa2"}
+LONG = (1, 32, 16384, 128)
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(SHOWN))
+    parser.add_argument("--seconds", type=float, default=0.2, help="of each function")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--filter", default="", help="only cases whose name has this too")
+    parser.add_argument("--until", type=float, default=1e9, help="begin no case after so long")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    for name in options.names:
+        if name == "memory":
+            write(options.out / "attention_memory.json", memory())
+            continue
+        done: list[Any] = []
+        for case in cases(name, options.filter):
+            if time.perf_counter() - began > options.until:
+                print(f"no time left for {case.name}")
+                continue
+            try:
+                result = run_case(
+                    case,
+                    torch.device("cuda", 0),
+                    seconds=options.seconds,
+                    baseline=BASELINE[name],
+                )
+            except Exception as error:  # the others are still worth their time
+                print(f"{case.name}: {type(error).__name__}: {str(error)[:300]}")
+                continue
+            done.append(result.model_dump(mode="json"))
+            print(short(result), flush=True)
+            write(options.out / f"{name}.json", done)
+
+
+def cases(name: str, part: str) -> list[Any]:
+    """The cases of a benchmark that are among the figures."""
+    benchmarks = importlib.import_module(f"trainscope_kernels.benchmarks.{name}").benchmarks
+    with torch.device("cuda", 0):
+        found = benchmarks()
+    return [
+        each
+        for each in found
+        if part in each.name and any(shown in each.name for shown in SHOWN[name])
+    ]
+
+
+def short(result: Comparison) -> str:
+    """A case in a line a function."""
+    lines = [result.name]
+    for row in result.rows:
+        if row.time is None:
+            lines.append(f"  {row.name:18} {row.refused}")
+            continue
+        copy = "" if row.of_copy is None else f"{row.of_copy.value:6.3f} of a copy"
+        ratio = "" if row.ratio is None else f"{row.ratio.value:6.3f} ({row.ratio.low:.3f})"
+        rate = None if row.roofline is None else row.roofline.tflop_s
+        tflops = "" if rate is None else f"{rate:6.0f} TFLOP/s"
+        flags = " ".join(flag.code for flag in row.flags)
+        lines.append(
+            f"  {row.name:18} {row.time.median_us:9.1f} us {copy} {ratio} {tflops} {flags}"
+        )
+    return "\n".join(lines)
+
+
+def memory() -> dict[str, Any]:
+    """Peak memory of a forward and a backward, above the inputs, of ours and of FlashAttention-2."""
+
+    def fa2(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            return F.scaled_dot_product_attention(q, k, v)
+
+    ours = partial(flash_attention, impl="triton")
+    peaks = {name: peak_bytes(run) for name, run in (("sdpa fa2", fa2), ("triton", ours))}
+    print("attention memory", {name: f"{value / 2**20:.0f} MiB" for name, value in peaks.items()})
+    return {
+        "shape": LONG,
+        "dtype": "bfloat16",
+        "peak_bytes": peaks,
+        "environment": environment(torch.device("cuda", 0)).model_dump(mode="json"),
+    }
+
+
+def peak_bytes(run: Callable[..., torch.Tensor]) -> int:
+    """Peak of one forward and backward, second time round."""
+    inputs = [
+        torch.randn(LONG, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3)
+    ]
+    peak = 0
+    for _ in range(2):
+        for each in inputs:
+            each.grad = None
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run(*inputs).sum().backward()
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated() - before
+    return peak
+
+
+def write(path: Path, result: Any) -> None:
+    """Write the result as JSON."""
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
