@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 __all__ = ["NAMESPACE", "define", "define_backward"]
 
@@ -18,6 +19,10 @@ NAMESPACE = "trainscope_kernels"
 _library = torch.library.Library(NAMESPACE, "DEF")
 
 Op = Callable[..., Any]
+PLAIN = (Tensor, torch.nn.Parameter)
+below_autograd = torch._C._AutoDispatchBelowAutograd
+_modes = torch._C._len_torch_dispatch_stack
+_transform = torch._C._functorch.peek_interpreter_stack
 
 
 def define(
@@ -39,12 +44,11 @@ def define(
     name, op = _register(schema, run, fake)
 
     def forward(ctx: Any, *arguments: Any) -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
-            outputs = op(*arguments)
+        outputs = _below_autograd(op, run, arguments)
         save(ctx, arguments, outputs)
         return outputs
 
-    return _record_with(name, op, forward, backward)
+    return _record_with(name, op, run, forward, backward)
 
 
 def define_backward(schema: str, *, run: Op, fake: Op, of: str) -> Op:
@@ -52,8 +56,7 @@ def define_backward(schema: str, *, run: Op, fake: Op, of: str) -> Op:
     name, op = _register(schema, run, fake)
 
     def forward(ctx: Any, *arguments: Any) -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
-            return op(*arguments)
+        return _below_autograd(op, run, arguments)
 
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError(
@@ -61,7 +64,7 @@ def define_backward(schema: str, *, run: Op, fake: Op, of: str) -> Op:
             f"(create_graph=True, or a gradient penalty). Use torch's own {of} for this part."
         )
 
-    return _record_with(name, op, forward, backward)
+    return _record_with(name, op, run, forward, backward)
 
 
 def _register(schema: str, run: Op, fake: Op) -> tuple[str, Op]:
@@ -72,7 +75,29 @@ def _register(schema: str, run: Op, fake: Op) -> tuple[str, Op]:
     return name, getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
-def _record_with(name: str, op: Op, forward: Op, backward: Op) -> Op:
+def _below_autograd(op: Op, run: Op, arguments: tuple[Any, ...]) -> Any:
+    """What the op does below autograd; plain tensors spare the second way through the dispatcher.
+
+    Whatever may stand in between (a dispatch mode, a functorch transform, a tensor subclass, a
+    lazy negation, a tensor of zeros without memory) is met on that way, so it is taken where there
+    is any.
+    """
+    if not _modes() and _transform() is None:
+        for each in arguments:
+            if isinstance(each, Tensor) and not _is_plain(each):
+                break
+        else:
+            with below_autograd():
+                return run(*arguments)
+    with below_autograd():
+        return op(*arguments)
+
+
+def _is_plain(x: Tensor) -> bool:
+    return type(x) in PLAIN and not x.is_meta and not x.is_neg() and not torch._is_zerotensor(x)
+
+
+def _record_with(name: str, op: Op, run: Op, forward: Op, backward: Op) -> Op:
     """Make autograd record ``op`` through one autograd.Function of its own."""
     recorded = type(
         f"{name}_recorded",
@@ -85,8 +110,7 @@ def _record_with(name: str, op: Op, forward: Op, backward: Op) -> Op:
             for each in arguments:
                 if isinstance(each, torch.Tensor) and each.requires_grad:
                     return recorded.apply(*arguments)  # type: ignore[attr-defined]
-        with torch._C._AutoDispatchBelowAutograd():
-            return op(*arguments)
+        return _below_autograd(op, run, arguments)
 
     _library.impl(name, below_or_recorded, "Autograd")
     return op

@@ -1,0 +1,83 @@
+"""The short way to an op's code is taken only where nothing stands in between."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.func import vmap
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainscope_kernels.gelu import gelu
+
+
+def expected(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gelu(x)
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.linspace(-3, 3, 12)
+
+
+def test_a_lazy_negation_is_carried_out(x: torch.Tensor) -> None:
+    negative = torch.complex(x, x).conj().imag
+    assert negative.is_neg()
+    torch.testing.assert_close(gelu(negative, impl="reference"), expected(-x))
+    leaf = negative.detach().requires_grad_()
+    torch.testing.assert_close(gelu(leaf, impl="reference"), expected(-x))
+
+
+def test_zeros_without_memory_are_zeros(x: torch.Tensor) -> None:
+    zeros = torch._efficientzerotensor((12,))
+    assert torch.equal(gelu(zeros, impl="reference"), torch.zeros(12))
+    leaf = x.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(
+        gelu(leaf, impl="reference"), leaf, torch._efficientzerotensor(12)
+    )
+    assert torch.equal(grad, torch.zeros(12))
+
+
+def test_a_meta_tensor_has_no_values_to_compute() -> None:
+    out = gelu(torch.empty(3, 5, device="meta"), impl="reference")
+    assert (out.shape, out.device.type) == ((3, 5), "meta")
+
+
+def test_a_dispatch_mode_sees_the_op(x: torch.Tensor) -> None:
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        gelu(x, impl="reference")
+        gelu(x.clone().requires_grad_(), impl="reference")
+    assert [name for name in seen if "gelu" in name] == ["trainscope_kernels::gelu"] * 2
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_a_transform_sees_the_op(x: torch.Tensor) -> None:
+    rows = x.view(3, 4)
+    got = vmap(lambda row: gelu(row, impl="reference"))(rows)
+    torch.testing.assert_close(got, expected(rows))
+
+
+def test_a_subclass_sees_the_op(x: torch.Tensor) -> None:
+    seen = []
+
+    class Wrapped(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(func.name())
+            return func(*[a.inner if isinstance(a, Wrapped) else a for a in args])
+
+    torch.testing.assert_close(gelu(Wrapped(x), impl="reference"), expected(x))
+    assert seen == ["trainscope_kernels::gelu"]
