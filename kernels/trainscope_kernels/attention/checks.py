@@ -18,7 +18,7 @@ __all__ = [
     "refuse",
 ]
 
-IMPLS = ("auto", "reference", "triton")
+IMPLS = ("auto", "reference", "triton", "gluon")
 DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
 LARGEST_HEAD_DIM = 256
 

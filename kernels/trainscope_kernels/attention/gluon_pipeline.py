@@ -1,14 +1,16 @@
-"""What the partitions of Gluon's attention kernels share: ring buffers, and who works on which tile.
+"""What the partitions of Gluon's attention kernels share: rings of buffers, and lists of tiles.
 
-A ring is a tuple (tiles, full, empty): buffers in shared memory, and two mbarriers for each. The
-producer waits for ``empty`` of a stage, copies into it and so completes ``full``; a consumer waits
-for ``full``, reads, and arrives on ``empty``. Both count stages and flip the phase they wait for
-each time around. A barrier starts in phase 0, so a wait for phase 1 passes at once: the producer
-begins with phase 1 since every stage is empty, a consumer with phase 0.
+A ring is a tuple (tiles, full, empty): buffers in shared memory, and two mbarriers for each of
+them. The producer waits for ``empty``, then starts the copy that completes ``full``; a consumer
+waits for ``full``, reads, and arrives on ``empty``. Each of them counts the stages by itself and
+flips the phase that it waits for each time around. A new barrier is in phase 0, so a wait for
+phase 1 passes at once: the producer begins with 1, since every stage is empty, a consumer with 0.
 """
 
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
-# (what @gluon.jit adds to a function is not in Triton's types)
+# pyright: reportAssignmentType=false, reportPossiblyUnboundVariable=false
+# pyright: reportAttributeAccessIssue=false
+# (what @gluon.jit adds to a function, and layouts as constexprs, are not in Triton's types)
 
 from __future__ import annotations
 
@@ -16,15 +18,15 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-__all__ = ["advance", "copy_in", "init_ring", "tile_at", "tiles_of_program"]
+__all__ = ["advance", "copy_in", "init_ring", "tile_after", "tiles_of_program"]
 
 
 @gluon.jit
-def init_ring(full, empty, stages: gl.constexpr, fills: gl.constexpr, readers: gl.constexpr):
-    """Set up the barriers: ``fills`` arrivals make a stage full, ``readers`` make it empty."""
-    for stage in gl.static_range(stages):
-        mbarrier.init(full.index(stage), count=fills)
-        mbarrier.init(empty.index(stage), count=readers)
+def init_ring(full, empty, STAGES: gl.constexpr, FILLS: gl.constexpr, READERS: gl.constexpr):
+    """Set the barriers up: FILLS arrivals make a stage full, READERS make it empty."""
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(full.index(stage), count=FILLS)
+        mbarrier.init(empty.index(stage), count=READERS)
 
 
 @gluon.jit
@@ -37,7 +39,7 @@ def advance(stage, phase, STAGES: gl.constexpr):
 
 @gluon.jit
 def copy_in(tensor_map, place, ring, stage, phase, STAGES: gl.constexpr):
-    """Producer: once the consumers have left the stage, start the copy that will fill it."""
+    """Producer: once the consumers have left the stage, start the copy that fills it."""
     tiles, full, empty = ring
     mbarrier.wait(empty.index(stage), phase)
     mbarrier.expect(full.index(stage), tensor_map.block_type.nbytes)
@@ -47,24 +49,25 @@ def copy_in(tensor_map, place, ring, stage, phase, STAGES: gl.constexpr):
 
 @gluon.jit
 def tiles_of_program(schedule, TABLE: gl.constexpr):
-    """How many tiles this program works on, and where its list of them starts."""
+    """How many tiles this program works on, where its list of them starts, and its first one."""
     table, lists, tiles = schedule
     program = gl.program_id(0)
     programs = gl.num_programs(0)
     if TABLE:
-        return gl.load(lists + program), table + gl.load(lists + programs + program)
+        listed_at = table + gl.load(lists + programs + program)
+        return gl.load(lists + program), listed_at, gl.load(listed_at)
     else:
-        return (tiles - program + programs - 1) // programs, table
+        return (tiles - program + programs - 1) // programs, table, program
 
 
 @gluon.jit
-def tile_at(turn, listed, row_blocks, TABLE: gl.constexpr):
-    """(row block, head) of a program's tile: what its list says, or every programs-th one.
+def tile_after(turn, tile, listed_at, TABLE: gl.constexpr):
+    """The tile of the next turn, fetched a turn early: its latency then hides behind the work.
 
-    Row blocks of one head are neighbours, so programs that run together share its K and V in L2.
+    Without a table row blocks of one head are neighbours: programs that run together share its K
+    and V in L2. A list has one entry more than tiles, so that this may read past the last turn.
     """
-    tile = listed
-    if not TABLE:
-        tile = turn * gl.num_programs(0) + gl.program_id(0)
-    head = tile // row_blocks
-    return tile - head * row_blocks, head
+    if TABLE:
+        return gl.load(listed_at + turn + 1)
+    else:
+        return tile + gl.num_programs(0)

@@ -16,11 +16,13 @@ from trainscope_kernels.attention.checks import (
     number_of,
     refuse,
 )
+from trainscope_kernels.attention.gluon_envelope import gluon_refusal
 from trainscope_kernels.attention.masking import band_of
+from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import require_triton, triton_reason
 from trainscope_kernels.registry import define, define_backward
 
-__all__ = ["attention_op", "flash_attention", "in_autocast_dtype", "pick_impl"]
+__all__ = ["attention_op", "flash_attention", "gluon_or", "in_autocast_dtype", "pick_impl"]
 
 
 def flash_attention(
@@ -52,11 +54,12 @@ def flash_attention(
     softcap: scores become ``softcap * tanh(score / softcap)``, before any mask.
     mask: broadcasts to (batch, heads, queries, keys); boolean (True may be seen) or added to the
     scores. It gets no gradient.
-    impl: "triton" (CUDA, compute capability 8.0 and newer; no float64), "reference" (eager torch,
-    any device, holds the scores), or "auto": "triton" where it can run, else "reference".
+    impl: "gluon" (Hopper with Triton 3.6, and only what the table in gluon_envelope.py says),
+    "triton" (CUDA, compute capability 8.0 and newer; no float64), "reference" (eager torch, any
+    device, holds the scores), or "auto": the first of them that takes this call.
     return_lse: also return the natural-log LSE of the scores, (batch, heads, queries), float32
     (float64 for float64), differentiable.
-    deterministic: the same bits every run; what is here is so in any case.
+    deterministic: the same bits every run, gradients included; "auto" then picks what is so.
 
     Returns (batch, heads, queries, value dim), in the memory order of q where its heads lie
     inside its sequence. A query that sees no key gets 0, LSE -inf, and no gradient. There is no
@@ -72,6 +75,21 @@ def flash_attention(
         left, right, from_end = -1, -1, False
     else:
         left, right, from_end = band_of(causal, window, q.shape[2] == k.shape[2])
+    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else number_of("scale", scale, 1.0)
+    cap = 0.0 if softcap is None else number_of("softcap", softcap, 0.0)
+    if impl == "auto" or impl == "gluon":
+        refusal = gluon_refusal(
+            q,
+            k,
+            v,
+            scale=scale,
+            softcap=cap,
+            left=left,
+            right=right,
+            masked=mask is not None,
+            deterministic=deterministic,
+        )
+        impl = gluon_or(impl, refusal)
     out, lse = attention_op(
         q,
         k,
@@ -79,8 +97,8 @@ def flash_attention(
         None if mask is None else full_mask(mask, q, k),
         None,
         None,
-        1.0 / math.sqrt(q.shape[3]) if scale is None else number_of("scale", scale, 1.0),
-        0.0 if softcap is None else number_of("softcap", softcap, 0.0),
+        scale,
+        cap,
         left,
         right,
         from_end,
@@ -95,8 +113,17 @@ def in_autocast_dtype(*tensors: torch.Tensor) -> list[torch.Tensor]:
     return [x if x.dtype == torch.float64 else x.to(dtype) for x in tensors]
 
 
+def gluon_or(impl: str, refusal: str | None) -> str:
+    """ "gluon" where nothing speaks against it, else ``impl``; raises where that is "gluon"."""
+    if refusal is None:
+        return "gluon"
+    if impl == "gluon":
+        raise ImplUnavailableError(f"impl='gluon' cannot run: {refusal}; or pass impl='auto'")
+    return impl
+
+
 def pick_impl(impl: str, q: torch.Tensor) -> str:
-    """The impl that runs for ``impl`` on this tensor; raises where that one cannot."""
+    """The impl that runs for ``impl`` on this tensor, "gluon" apart; raises where it cannot."""
     if impl == "auto":
         usable = q.is_cuda and q.dtype != torch.float64 and triton_reason(q.device) is None
         return "triton" if usable else "reference"

@@ -28,6 +28,13 @@ def _triton() -> Any:
     return Call, triton_forward.forward, triton_delta.row_terms, triton_dq.dq, triton_dkdv.dkdv
 
 
+@functools.cache
+def _gluon() -> Any:
+    from trainscope_kernels.attention import gluon_launch
+
+    return gluon_launch
+
+
 _interpreted = functools.cache(interpreting)  # Triton itself asks once, when a kernel is defined
 
 
@@ -66,8 +73,12 @@ def forward(
             return packed.forward(q, k, v, cu_q, cu_k, scale, softcap, band)
         out, lse = reference.forward(q, k, v, mask, scale, softcap, band)
         return _like(q, v.shape[3]).copy_(out), lse.contiguous()
-    _require_dtype(q)
+    if impl == "triton":
+        _require_dtype(q)
     out, lse = fake_forward(q, k, v, mask, cu_q, cu_k, scale, softcap, left, right, from_end, impl)
+    if impl == "gluon":
+        _gluon().forward(q, k, v, out, lse, scale, causal=right == 0)
+        return out, lse
     if cu_q is not None:
         # rows that belong to no sequence are written by no program
         out.zero_()
@@ -120,6 +131,9 @@ def backward(
         for grad, value in zip(grads, made, strict=True):
             if grad.shape == value.shape:
                 grad.copy_(value)
+        return grads
+    if impl == "gluon":
+        _gluon().backward(grad_out, grad_lse, q, k, v, out, lse, grads, scale, causal=right == 0)
         return grads
     if cu_q is not None:
         for grad in grads:

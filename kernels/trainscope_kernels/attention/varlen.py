@@ -16,7 +16,7 @@ from trainscope_kernels.attention.checks import (
     refuse,
 )
 from trainscope_kernels.attention.masking import band_of
-from trainscope_kernels.attention.op import attention_op, in_autocast_dtype, pick_impl
+from trainscope_kernels.attention.op import attention_op, gluon_or, in_autocast_dtype, pick_impl
 from trainscope_kernels.errors import ArgumentError
 
 __all__ = ["flash_attention_varlen"]
@@ -69,6 +69,8 @@ def flash_attention_varlen(
             "cu_seqlens_q and cu_seqlens_k must tell of equally many sequences, got "
             f"{cu_seqlens_q.shape[0] - 1} and {cu_seqlens_k.shape[0] - 1}"
         )
+    if impl == "gluon":
+        impl = gluon_or(impl, "it takes no packed sequences")
     same = cu_seqlens_q is cu_seqlens_k
     left, right, from_end = band_of(causal, window, same)
     out, lse = attention_op(

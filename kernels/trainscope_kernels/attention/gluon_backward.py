@@ -1,0 +1,346 @@
+"""FlashAttention backward for Hopper in Gluon: 128 keys a program, in two halves.
+
+Every program keeps its K and V, goes over all queries that see them, and sums dK and dV in
+registers; dQ of each query block is added to a float32 workspace (gluon_dq). Two warpgroups have 64
+keys each; one warp copies.
+
+A step is 64 queries (a block). S and dP are computed transposed, keys by queries, so that P^T and
+dS^T come out of the tensor cores laid out as the register operands that dV += P^T dO and
+dK += dS^T Q need. dQ = dS K needs all 128 keys, so dS goes through shared memory and each warpgroup
+makes one half of dQ's columns. S starts at -lse / scale and dP at -delta (gluon_row_terms): P is
+then one exp2, dS one product, and no register holds a row term. That removed all spills.
+
+Budget of an SM: 227 KB of shared memory, 65,536 registers (240, 240 and 24 a thread)
+
+    head_dim  K, V       Q, dO (2 stages)  dS (2)   row terms  shared
+    128       32 + 32 KB  32 + 32 KB       32 KB    1 KB       161 KB
+    64        16 + 16 KB  16 + 16 KB       32 KB    1 KB        97 KB
+
+A consumer holds dK and dV (DIM / 2 registers a thread each), S and dP (32 each), and of K or V what
+is said to be in registers. What limits the loop is shared-memory bandwidth: a 64x64 wgmma with both
+operands in shared memory reads 16 KB for 128 cycles of work, with one in registers 8 KB.
+
+Who waits for whom:
+
+    barrier     full: consumers may read          empty: the producer may overwrite
+    kv_full     K (0), V (1): once                never: K and V stay
+    queries     TMA of Q, and the store of its    both warpgroups' dK of the block is complete
+                -lse / scale: two arrivals
+    grads       TMA of dO, and the store of its   both warpgroups' dV of the block is complete
+                -delta: two arrivals
+    meet()      both warpgroups have written their half of dS, before either reads it for dQ. There
+                are two dS buffers: who writes one again has met the other since, and that one had
+                waited for the dQ that read it. Once more at the end: dK is put where K was, which
+                the other warpgroup's last dQ reads.
+"""
+
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+# pyright: reportAssignmentType=false, reportPossiblyUnboundVariable=false
+# pyright: reportAttributeAccessIssue=false
+# (what @gluon.jit adds to a function, and layouts as constexprs, are not in Triton's types)
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from trainscope_kernels.attention.gluon_dq import add_to_workspace
+from trainscope_kernels.attention.gluon_pipeline import advance, init_ring
+
+__all__ = ["attention_backward"]
+
+BOTH = gl.constexpr("bar.sync 8, 256; mov.u32 $0, $1;")
+
+
+@gluon.jit
+def meet():
+    """Wait until every thread of both consumer warpgroups is here (barrier 8 of the hardware).
+
+    Triton itself takes barriers 0 to 3 for three warp groups. The value that passes through only
+    gives the inline assembly something to return, once a thread.
+    """
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    gl.inline_asm_elementwise(
+        BOTH, "=r,r", [gl.arange(0, 128, layout)], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def produce(
+    q_map,
+    k_map,
+    v_map,
+    grad_map,
+    terms,
+    queries,
+    grads,
+    q_terms,
+    grad_terms,
+    k_tile,
+    v_tile,
+    kv_full,
+    batch,
+    head,
+    instance,
+    key,
+    first,
+    blocks,
+    ROWS: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """The copying warp: K and V once, then Q and dO with their row terms, block by block."""
+    layout: gl.constexpr = gl.BlockedLayout([2], [32], [1], [0])
+    q_tiles, q_full, q_empty = queries
+    grad_tiles, grad_full, grad_empty = grads
+    rows = gl.arange(0, ROWS, layout)
+    length = blocks * ROWS
+    terms += instance.to(gl.int64) * (2 * length)
+    # the terms are loaded a block ahead: their latency hides behind the waits
+    lse_term = gl.load(terms + first * ROWS + rows)
+    delta_term = gl.load(terms + length + first * ROWS + rows)
+    mbarrier.expect(kv_full.index(0), k_map.block_type.nbytes)
+    tma.async_copy_global_to_shared(k_map, [batch, head, key, 0], kv_full.index(0), k_tile)
+    q_stage = 0
+    q_phase = 1
+    grad_stage = 0
+    grad_phase = 1
+    for block in range(first, blocks):
+        mbarrier.wait(q_empty.index(q_stage), q_phase)
+        mbarrier.expect(q_full.index(q_stage), q_map.block_type.nbytes)
+        row = block * ROWS
+        tma.async_copy_global_to_shared(
+            q_map, [batch, head, row, 0], q_full.index(q_stage), q_tiles.index(q_stage)
+        )
+        q_terms.index(q_stage).store(lse_term)
+        mbarrier.arrive(q_full.index(q_stage), count=1)
+        if block == first:
+            # V after the first Q: S needs only K and Q
+            mbarrier.expect(kv_full.index(1), v_map.block_type.nbytes)
+            tma.async_copy_global_to_shared(v_map, [batch, head, key, 0], kv_full.index(1), v_tile)
+        mbarrier.wait(grad_empty.index(grad_stage), grad_phase)
+        mbarrier.expect(grad_full.index(grad_stage), grad_map.block_type.nbytes)
+        grad_tile = grad_tiles.index(grad_stage)
+        tma.async_copy_global_to_shared(
+            grad_map, [batch, head, row, 0], grad_full.index(grad_stage), grad_tile
+        )
+        grad_terms.index(grad_stage).store(delta_term)
+        mbarrier.arrive(grad_full.index(grad_stage), count=1)
+        ahead = gl.minimum(block + 1, blocks - 1) * ROWS
+        lse_term = gl.load(terms + ahead + rows)
+        delta_term = gl.load(terms + length + ahead + rows)
+        q_stage, q_phase = advance(q_stage, q_phase, STAGES)
+        grad_stage, grad_phase = advance(grad_stage, grad_phase, STAGES)
+
+
+@gluon.jit
+def consume(
+    dk_map,
+    dv_map,
+    workspace,
+    queries,
+    grads,
+    q_terms,
+    grad_terms,
+    k_tile,
+    v_tile,
+    ds_tiles,
+    kv_full,
+    batch,
+    head,
+    instance,
+    key,
+    first,
+    blocks,
+    scale,
+    log2_scale,
+    warpgroup: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    ROWS: gl.constexpr,
+    KEYS: gl.constexpr,
+    DIM: gl.constexpr,
+    STAGES: gl.constexpr,
+    K_IN_REGISTERS: gl.constexpr,
+    V_IN_REGISTERS: gl.constexpr,
+):
+    """A warpgroup: its OWN keys' dK and dV, and its half of the columns of each dQ."""
+    OWN: gl.constexpr = KEYS // 2
+    HALF: gl.constexpr = DIM // 2
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
+    kv_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DIM, 16])
+    dq_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 16])
+    s_columns: gl.constexpr = gl.SliceLayout(0, s_layout)
+    s_rows: gl.constexpr = gl.SliceLayout(1, s_layout)
+    kv_operand: gl.constexpr = gl.DotOperandLayout(0, s_layout, 2)
+    p_operand: gl.constexpr = gl.DotOperandLayout(0, kv_layout, 2)
+    q_tiles, q_full, q_empty = queries
+    grad_tiles, grad_full, grad_empty = grads
+    dtype: gl.constexpr = q_tiles.dtype
+    k_own = k_tile.reshape([KEYS, DIM]).slice(warpgroup * OWN, OWN, 0)
+    v_own = v_tile.reshape([KEYS, DIM]).slice(warpgroup * OWN, OWN, 0)
+    k_half = k_tile.reshape([KEYS, DIM]).slice(warpgroup * HALF, HALF, 1)
+    dk = gl.zeros([OWN, DIM], gl.float32, kv_layout)
+    dv = gl.zeros([OWN, DIM], gl.float32, kv_layout)
+    no_dq = gl.zeros([ROWS, HALF], gl.float32, dq_layout)
+    workspace += instance.to(gl.int64) * (blocks * ROWS) * DIM
+    q_stage = 0
+    q_phase = 0
+    grad_stage = 0
+    grad_phase = 0
+    buffer = 0
+    mbarrier.wait(kv_full.index(0), 0)
+    mbarrier.wait(kv_full.index(1), 0)
+    if K_IN_REGISTERS > 0:
+        k_registers = k_own.slice(0, K_IN_REGISTERS, 1).load(kv_operand)
+    if V_IN_REGISTERS > 0:
+        v_registers = v_own.slice(0, V_IN_REGISTERS, 1).load(kv_operand)
+    for block in range(first, blocks):
+        q = q_tiles.index(q_stage).reshape([ROWS, DIM])
+        grad = grad_tiles.index(grad_stage).reshape([ROWS, DIM])
+        mbarrier.wait(q_full.index(q_stage), q_phase)
+        p = q_terms.index(q_stage).load(s_columns)[None, :].broadcast_to([OWN, ROWS])
+        if K_IN_REGISTERS == 0:
+            p = warpgroup_mma(k_own, q.permute((1, 0)), p, is_async=True)
+        else:
+            p = warpgroup_mma(k_registers, q.permute((1, 0)), p, is_async=True)
+        mbarrier.wait(grad_full.index(grad_stage), grad_phase)
+        dp = grad_terms.index(grad_stage).load(s_columns)[None, :].broadcast_to([OWN, ROWS])
+        if V_IN_REGISTERS == 0:
+            dp = warpgroup_mma(v_own, grad.permute((1, 0)), dp, is_async=True)
+            p = warpgroup_mma_wait(1, deps=(p,))
+        elif V_IN_REGISTERS == DIM:
+            dp = warpgroup_mma(v_registers, grad.permute((1, 0)), dp, is_async=True)
+            p = warpgroup_mma_wait(1, deps=(p,))
+        else:
+            REST: gl.constexpr = DIM - V_IN_REGISTERS
+            low = grad.slice(0, V_IN_REGISTERS, 1).permute((1, 0))
+            high = grad.slice(V_IN_REGISTERS, REST, 1).permute((1, 0))
+            dp = warpgroup_mma(v_registers, low, dp, is_async=True)
+            dp = warpgroup_mma(v_own.slice(V_IN_REGISTERS, REST, 1), high, dp, is_async=True)
+            p = warpgroup_mma_wait(2, deps=(p,))
+        # while dP is on its way
+        p = gl.exp2(p * log2_scale)
+        if CAUSAL:  # noqa: SIM102 (one is known to the compiler, the other is not)
+            if block * ROWS < key + KEYS:
+                query = gl.arange(0, ROWS, s_columns)
+                own_key = gl.arange(0, OWN, s_rows) + (key + warpgroup * OWN - block * ROWS)
+                p = gl.where(query[None, :] >= own_key[:, None], p, 0.0)
+        p16 = gl.convert_layout(p.to(dtype), p_operand)
+        dp = warpgroup_mma_wait(0, deps=(dp,))
+        dv = warpgroup_mma(p16, grad, dv, is_async=True)
+        ds = (p * dp).to(dtype)
+        ds_tile = ds_tiles.index(buffer)
+        ds_tile.slice(warpgroup * OWN, OWN, 0).store(ds)
+        fence_async_shared()
+        meet()
+        # dQ before dK, so that its sums are on their way to memory while dK runs
+        dq = warpgroup_mma(ds_tile.permute((1, 0)), k_half, no_dq, use_acc=False, is_async=True)
+        dk = warpgroup_mma(gl.convert_layout(ds, p_operand), q, dk, is_async=True)
+        dv, dq = warpgroup_mma_wait(1, deps=(dv, dq))
+        mbarrier.arrive(grad_empty.index(grad_stage), count=1)
+        add_to_workspace(dq, workspace + (block * 2 + warpgroup) * (ROWS * HALF), ROWS, HALF)
+        dk = warpgroup_mma_wait(0, deps=(dk,))
+        mbarrier.arrive(q_empty.index(q_stage), count=1)
+        q_stage, q_phase = advance(q_stage, q_phase, STAGES)
+        grad_stage, grad_phase = advance(grad_stage, grad_phase, STAGES)
+        buffer = buffer ^ 1
+    v_own.store(dv.to(dtype))
+    meet()
+    k_own.store((dk * scale).to(dtype))
+    fence_async_shared()
+    own = key + warpgroup * OWN
+    tma.async_copy_shared_to_global(
+        dv_map, [batch, head, own, 0], v_tile.slice(warpgroup * OWN, OWN, 2)
+    )
+    tma.async_copy_shared_to_global(
+        dk_map, [batch, head, own, 0], k_tile.slice(warpgroup * OWN, OWN, 2)
+    )
+    tma.store_wait(0)
+
+
+@gluon.jit(do_not_specialize=["key_blocks", "heads", "section"])
+def attention_backward(
+    q_map,
+    k_map,
+    v_map,
+    grad_map,
+    dk_map,
+    dv_map,
+    terms,
+    workspace,
+    key_blocks,
+    heads,
+    section,
+    scale,
+    log2_scale,
+    CAUSAL: gl.constexpr,
+    ROWS: gl.constexpr,
+    KEYS: gl.constexpr,
+    DIM: gl.constexpr,
+    STAGES: gl.constexpr,
+    K_IN_REGISTERS: gl.constexpr,
+    V_IN_REGISTERS: gl.constexpr,
+):
+    """Every program: set up the rings, pick a key block, part into producer and consumers.
+
+    *_map: tensor maps of (batch, heads, length, DIM); length is key_blocks * KEYS and Q's and
+    dO's. terms: see gluon_row_terms. workspace: see gluon_dq, zeros. section: of a causal call,
+    heads that run together, a divisor of batch * heads.
+    """
+    dtype: gl.constexpr = q_map.dtype
+    bars: gl.constexpr = mbarrier.MBarrierLayout()
+    plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    ds_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, ROWS], dtype)
+    q_tiles = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, ROWS, DIM], q_map.layout)
+    k_tile = gl.allocate_shared_memory(dtype, [1, 1, KEYS, DIM], k_map.layout)
+    v_tile = gl.allocate_shared_memory(dtype, [1, 1, KEYS, DIM], v_map.layout)
+    grad_tiles = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, ROWS, DIM], grad_map.layout)
+    ds_tiles = gl.allocate_shared_memory(dtype, [2, KEYS, ROWS], ds_layout)
+    q_terms = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], plain)
+    grad_terms = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], plain)
+    kv_full = gl.allocate_shared_memory(gl.int64, [2, 1], bars)
+    q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
+    q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
+    grad_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
+    grad_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
+    mbarrier.init(kv_full.index(0), count=1)
+    mbarrier.init(kv_full.index(1), count=1)
+    init_ring(q_full, q_empty, STAGES, 2, 2)
+    init_ring(grad_full, grad_empty, STAGES, 2, 2)
+    fence_async_shared()
+    queries = (q_tiles, q_full, q_empty)
+    grads = (grad_tiles, grad_full, grad_empty)
+    program = gl.program_id(0)
+    blocks = key_blocks * (KEYS // ROWS)
+    if CAUSAL:
+        # within a section the first keys of all heads first: most queries see them
+        in_section = program % (section * key_blocks)
+        instance = program // (section * key_blocks) * section + in_section % section
+        key_block = in_section // section
+        first = key_block * (KEYS // ROWS)
+    else:
+        instance = program // key_blocks
+        key_block = program - instance * key_blocks
+        first = key_block * 0
+    batch = instance // heads
+    head = instance - batch * heads
+    key = key_block * KEYS
+    # The arguments are written out in the calls: a tuple bound to a name loses its constexprs.
+    # fmt: off
+    gl.warp_specialize([
+        (consume, (dk_map, dv_map, workspace, queries, grads, q_terms, grad_terms, k_tile, v_tile,
+                   ds_tiles, kv_full, batch, head, instance, key, first, blocks, scale, log2_scale,
+                   0, CAUSAL, ROWS, KEYS, DIM, STAGES, K_IN_REGISTERS, V_IN_REGISTERS)),
+        (consume, (dk_map, dv_map, workspace, queries, grads, q_terms, grad_terms, k_tile, v_tile,
+                   ds_tiles, kv_full, batch, head, instance, key, first, blocks, scale, log2_scale,
+                   1, CAUSAL, ROWS, KEYS, DIM, STAGES, K_IN_REGISTERS, V_IN_REGISTERS)),
+        (produce, (q_map, k_map, v_map, grad_map, terms, queries, grads, q_terms, grad_terms,
+                   k_tile, v_tile, kv_full, batch, head, instance, key, first, blocks,
+                   ROWS, STAGES)),
+    ], [4, 1], [240, 24])

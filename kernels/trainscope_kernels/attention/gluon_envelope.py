@@ -1,0 +1,172 @@
+"""What ``impl="gluon"`` of attention takes, as one table, and the check that follows it.
+
+| what | forward | backward, where an input requires grad |
+|---|---|---|
+| GPU, software | compute capability 9.0 (Hopper), Triton 3.6 | the same |
+| dtype | bfloat16, float16 | the same |
+| head_dim, value dim | 64 or 128, equal | the same |
+| heads | query heads a multiple of key heads | equal |
+| queries, keys | equally many, 1 to 2**24 - 1 | a multiple of 128 of each |
+| rows in all | batch * heads * queries under 2**31 | the same |
+| causal | None, "top-left", "bottom-right", True | the same |
+| window, softcap, mask, varlen | none | none |
+| scale | 2**-64 and up | the same |
+| memory | inner stride 1, the others multiples of 16 bytes and not 0 | the same |
+| deterministic=True | yes, the forward always is | no: dQ is summed by atomics |
+
+What is outside is refused where "gluon" was asked for by name, and "auto" then takes "triton".
+Copied first, since torch.compile cannot know of them here: a tensor whose address is not a multiple
+of 16 bytes (a view from inside a row), and an incoming gradient of another layout than the table's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import torch
+
+from trainscope_kernels.impls import interpreting
+
+__all__ = ["gluon_refusal", "tma_takes"]
+
+TRITON = (3, 6)
+"""Gluon is experimental and its names move with each release."""
+DTYPES = (torch.bfloat16, torch.float16)
+HEAD_DIMS = (64, 128)
+BACKWARD_ROWS = 128
+LONGEST = 2**24
+"""Offsets inside a head are 32-bit: 2**24 rows of 128."""
+MOST_ROWS = 2**31
+SMALLEST_SCALE = 2.0**-64
+"""The backward divides by it; a scale of 0 or below would need the row minimum, not maximum."""
+WIDEST_STRIDE = 2**40
+"""Bytes; the limit of a tensor map."""
+
+
+def gluon_refusal(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    scale: float,
+    softcap: float,
+    left: int,
+    right: int,
+    masked: bool,
+    deterministic: bool,
+) -> str | None:
+    """Why the Gluon kernels do not take this call; None where they do.
+
+    The arguments are those of the op, checked already; softcap 0 and left, right -1 are none.
+    """
+    device = q.device
+    if device.type != "cuda":
+        return f"it needs CUDA tensors, these are on {device.type}"
+    reason = _gpu_refusal(device.index)
+    if reason is not None:
+        return reason
+    return call_refusal(
+        q,
+        k,
+        v,
+        scale=scale,
+        softcap=softcap,
+        left=left,
+        right=right,
+        masked=masked,
+        deterministic=deterministic,
+    )
+
+
+_answers: dict[int, str | None] = {}
+
+
+def _gpu_refusal(index: int) -> str | None:
+    if index not in _answers:
+        _answers[index] = _ask_gpu(index)
+    return _answers[index]
+
+
+# What torch.compiler.assume_constant_result does, which would import Triton with us: torch.compile
+# asks, and does not trace the question.
+_gpu_refusal._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _ask_gpu(index: int) -> str | None:
+    capability = torch.cuda.get_device_capability(index)
+    if capability != (9, 0):
+        return f"it needs compute capability 9.0 (Hopper), this GPU has {capability}"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed: pip install 'trainscope[kernels]'"
+    if interpreting():
+        return "Gluon has no interpreter: unset TRITON_INTERPRET"
+    import triton
+
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    if version != TRITON:
+        return f"it is written for Triton 3.6, {triton.__version__} is installed"
+    return None
+
+
+def call_refusal(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    scale: float,
+    softcap: float,
+    left: int,
+    right: int,
+    masked: bool,
+    deterministic: bool,
+) -> str | None:
+    """The part of the table that follows from the tensors and settings."""
+    batch, heads, length, dim = q.shape
+    if q.dtype not in DTYPES:
+        return f"it takes bfloat16 and float16, got {q.dtype}"
+    if dim not in HEAD_DIMS or v.shape[3] != dim:
+        return f"it takes head_dim and value dim 64 or 128, equal; got {dim} and {v.shape[3]}"
+    if k.shape[2] != length:
+        return f"it takes equally many queries and keys, got {length} and {k.shape[2]}"
+    if not 1 <= length < LONGEST or not 1 <= batch * heads * length < MOST_ROWS:
+        return (
+            "it takes 1 to 2**24 - 1 queries and under 2**31 rows in all, got "
+            f"{tuple(q.shape)} (batch, heads, queries, head_dim)"
+        )
+    if masked or softcap != 0:
+        return f"it has no {'mask' if masked else 'softcap'}"
+    if left != -1 or right not in (-1, 0):
+        return f"it has no window, got ({left}, {right})"
+    if not scale >= SMALLEST_SCALE:
+        return f"it takes a scale of 2**-64 and up, got {scale}"
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not tma_takes(x):
+            return (
+                f"{name} is not laid out for TMA: it takes an inner stride of 1 and others "
+                f"that are multiples of 16 bytes, got {x.stride()}; pass {name}.contiguous()"
+            )
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        if length % BACKWARD_ROWS != 0:
+            return f"its backward takes a multiple of 128 queries, got {length}"
+        if k.shape[1] != heads:
+            return f"its backward takes equally many heads, got {heads} and {k.shape[1]}"
+        if deterministic or torch.are_deterministic_algorithms_enabled():
+            return "its backward is not deterministic: dQ is summed by atomics"
+    return None
+
+
+def tma_takes(x: torch.Tensor) -> bool:
+    """Whether a tensor map can describe these (batch, heads, rows, 64 or 128), from a fit address.
+
+    The strides of dims of size 1 are never used, so they may be anything.
+    """
+    if x.is_contiguous():
+        return True
+    sizes, strides = x.shape, x.stride()
+    if strides[3] != 1:
+        return False
+    for dim in range(3):
+        in_bytes = strides[dim] * x.element_size()
+        if sizes[dim] > 1 and (in_bytes % 16 != 0 or not 0 < in_bytes < WIDEST_STRIDE):
+            return False
+    return True
