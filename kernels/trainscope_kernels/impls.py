@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 
@@ -14,6 +13,7 @@ __all__ = ["interpreting", "require_triton", "triton_reason"]
 
 OLDEST_CAPABILITY = (8, 0)
 """Ampere. Older GPUs have no bf16 and no cp.async; nothing here was tried on them."""
+_reasons: dict[tuple[str, int], str | None] = {}
 
 
 def interpreting() -> bool:
@@ -23,10 +23,12 @@ def interpreting() -> bool:
 
 def triton_reason(device: torch.device) -> str | None:
     """Why Triton kernels cannot run on this device; None where they can."""
-    return _triton_reason(device.type, device.index or 0)
+    key = device.type, device.index or 0
+    if key not in _reasons:  # a dict, for torch.compile warns of a functools.cache that it traces
+        _reasons[key] = _triton_reason(*key)
+    return _reasons[key]
 
 
-@functools.cache
 def _triton_reason(device_type: str, index: int) -> str | None:
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed: pip install 'trainscope[kernels]'"

@@ -49,7 +49,6 @@ def test_opcheck(impl: str) -> None:
 
 @needs_interpreter
 @pytest.mark.parametrize("impl", IMPLS)
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_compiles_whole_and_gives_the_same(impl: str) -> None:
     def loss(*qkv: torch.Tensor) -> torch.Tensor:
         return flash_attention(*qkv, causal="top-left", impl=impl).square().sum()
