@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
+
 from trainscope_kernels import ArgumentError, swap
 from trainscope_kernels.modules import GELU, Softmax
 
