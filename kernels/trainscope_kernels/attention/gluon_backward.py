@@ -22,12 +22,11 @@ operands in shared memory reads 16 KB for 128 cycles of work, with one in regist
 
 Who waits for whom:
 
-    barrier     full: consumers may read          empty: the producer may overwrite
-    kv_full     K (0), V (1): once                never: K and V stay
-    queries     TMA of Q, and the store of its    both warpgroups' dK of the block is complete
-                -lse / scale: two arrivals
-    grads       TMA of dO, and the store of its   both warpgroups' dV of the block is complete
-                -delta: two arrivals
+    barrier     full: consumers may read           empty: the producer may overwrite
+    kv_full     TMA of K (0), of V (1): once       never: K and V stay
+    queries     TMA of Q, and a store of its row   both warpgroups' dK of the block is complete
+                terms: two arrivals
+    grads       TMA of dO                          both warpgroups' dV of the block is complete
     meet()      both warpgroups have written their half of dS, before either reads it for dQ. There
                 are two dS buffers: who writes one again has met the other since, and that one had
                 waited for the dQ that read it. Once more at the end: dK is put where K was, which
@@ -52,6 +51,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from trainscope_kernels.attention.gluon_dq import add_to_workspace
+from trainscope_kernels.attention.gluon_mask import columns_before
 from trainscope_kernels.attention.gluon_pipeline import advance, init_ring
 
 __all__ = ["attention_backward"]
@@ -73,28 +73,23 @@ def meet():
 
 
 @gluon.jit
+def settled(values):
+    """The same values, each in a register of its own, now.
+
+    Where the start of dP is first put together while the wgmma of S flies, ptxas waits for S before
+    it (C7517), and one warpgroup's S and dP no longer overlap.
+    """
+    return gl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=r,r", [values], dtype=gl.float32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
 def produce(
-    q_map,
-    k_map,
-    v_map,
-    grad_map,
-    terms,
-    queries,
-    grads,
-    q_terms,
-    grad_terms,
-    k_tile,
-    v_tile,
-    kv_full,
-    batch,
-    head,
-    instance,
-    key,
-    first,
-    blocks,
-    ROWS: gl.constexpr,
-    STAGES: gl.constexpr,
-):
+    q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms, k_tile,
+    v_tile, kv_full, batch, head, instance, key, first, blocks,
+    ROWS: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
     """The copying warp: K and V once, then Q and dO with their row terms, block by block."""
     layout: gl.constexpr = gl.BlockedLayout([2], [32], [1], [0])
     q_tiles, q_full, q_empty = queries
@@ -107,68 +102,41 @@ def produce(
     delta_term = gl.load(terms + length + first * ROWS + rows)
     mbarrier.expect(kv_full.index(0), k_map.block_type.nbytes)
     tma.async_copy_global_to_shared(k_map, [batch, head, key, 0], kv_full.index(0), k_tile)
-    q_stage = 0
-    q_phase = 1
-    grad_stage = 0
-    grad_phase = 1
+    stage = 0
+    phase = 1
     for block in range(first, blocks):
-        mbarrier.wait(q_empty.index(q_stage), q_phase)
-        mbarrier.expect(q_full.index(q_stage), q_map.block_type.nbytes)
         row = block * ROWS
+        mbarrier.wait(q_empty.index(stage), phase)
+        mbarrier.expect(q_full.index(stage), q_map.block_type.nbytes)
         tma.async_copy_global_to_shared(
-            q_map, [batch, head, row, 0], q_full.index(q_stage), q_tiles.index(q_stage)
+            q_map, [batch, head, row, 0], q_full.index(stage), q_tiles.index(stage)
         )
-        q_terms.index(q_stage).store(lse_term)
-        mbarrier.arrive(q_full.index(q_stage), count=1)
+        lse_terms.index(stage).store(lse_term)
+        delta_terms.index(stage).store(delta_term)
+        mbarrier.arrive(q_full.index(stage), count=1)
         if block == first:
             # V after the first Q: S needs only K and Q
             mbarrier.expect(kv_full.index(1), v_map.block_type.nbytes)
             tma.async_copy_global_to_shared(v_map, [batch, head, key, 0], kv_full.index(1), v_tile)
-        mbarrier.wait(grad_empty.index(grad_stage), grad_phase)
-        mbarrier.expect(grad_full.index(grad_stage), grad_map.block_type.nbytes)
-        grad_tile = grad_tiles.index(grad_stage)
+        mbarrier.wait(grad_empty.index(stage), phase)
+        mbarrier.expect(grad_full.index(stage), grad_map.block_type.nbytes)
         tma.async_copy_global_to_shared(
-            grad_map, [batch, head, row, 0], grad_full.index(grad_stage), grad_tile
+            grad_map, [batch, head, row, 0], grad_full.index(stage), grad_tiles.index(stage)
         )
-        grad_terms.index(grad_stage).store(delta_term)
-        mbarrier.arrive(grad_full.index(grad_stage), count=1)
         ahead = gl.minimum(block + 1, blocks - 1) * ROWS
         lse_term = gl.load(terms + ahead + rows)
         delta_term = gl.load(terms + length + ahead + rows)
-        q_stage, q_phase = advance(q_stage, q_phase, STAGES)
-        grad_stage, grad_phase = advance(grad_stage, grad_phase, STAGES)
+        stage, phase = advance(stage, phase, STAGES)
 
 
 @gluon.jit
 def consume(
-    dk_map,
-    dv_map,
-    workspace,
-    queries,
-    grads,
-    q_terms,
-    grad_terms,
-    k_tile,
-    v_tile,
-    ds_tiles,
-    kv_full,
-    batch,
-    head,
-    instance,
-    key,
-    first,
-    blocks,
-    scale,
-    log2_scale,
-    warpgroup: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    DIM: gl.constexpr,
-    STAGES: gl.constexpr,
-    K_IN_REGISTERS: gl.constexpr,
+    dk_map, dv_map, workspace, queries, grads, lse_terms, delta_terms, k_tile, v_tile, ds_tiles,
+    kv_full, instance, heads, key, first, blocks, scale, log2_scale,
+    warpgroup: gl.constexpr, CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr,
+    DIM: gl.constexpr, STAGES: gl.constexpr, K_IN_REGISTERS: gl.constexpr,
     V_IN_REGISTERS: gl.constexpr,
-):
+):  # fmt: skip
     """A warpgroup: its OWN keys' dK and dV, and its half of the columns of each dQ."""
     OWN: gl.constexpr = KEYS // 2
     HALF: gl.constexpr = DIM // 2
@@ -176,7 +144,6 @@ def consume(
     kv_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DIM, 16])
     dq_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 16])
     s_columns: gl.constexpr = gl.SliceLayout(0, s_layout)
-    s_rows: gl.constexpr = gl.SliceLayout(1, s_layout)
     kv_operand: gl.constexpr = gl.DotOperandLayout(0, s_layout, 2)
     p_operand: gl.constexpr = gl.DotOperandLayout(0, kv_layout, 2)
     q_tiles, q_full, q_empty = queries
@@ -189,11 +156,8 @@ def consume(
     dv = gl.zeros([OWN, DIM], gl.float32, kv_layout)
     no_dq = gl.zeros([ROWS, HALF], gl.float32, dq_layout)
     workspace += instance.to(gl.int64) * (blocks * ROWS) * DIM
-    q_stage = 0
-    q_phase = 0
-    grad_stage = 0
-    grad_phase = 0
-    buffer = 0
+    stage = 0
+    phase = 0
     mbarrier.wait(kv_full.index(0), 0)
     mbarrier.wait(kv_full.index(1), 0)
     if K_IN_REGISTERS > 0:
@@ -201,16 +165,16 @@ def consume(
     if V_IN_REGISTERS > 0:
         v_registers = v_own.slice(0, V_IN_REGISTERS, 1).load(kv_operand)
     for block in range(first, blocks):
-        q = q_tiles.index(q_stage).reshape([ROWS, DIM])
-        grad = grad_tiles.index(grad_stage).reshape([ROWS, DIM])
-        mbarrier.wait(q_full.index(q_stage), q_phase)
-        p = q_terms.index(q_stage).load(s_columns)[None, :].broadcast_to([OWN, ROWS])
+        q = q_tiles.index(stage).reshape([ROWS, DIM])
+        grad = grad_tiles.index(stage).reshape([ROWS, DIM])
+        mbarrier.wait(q_full.index(stage), phase)
+        p = settled(lse_terms.index(stage).load(s_columns)[None, :].broadcast_to([OWN, ROWS]))
+        dp = settled(delta_terms.index(stage).load(s_columns)[None, :].broadcast_to([OWN, ROWS]))
         if K_IN_REGISTERS == 0:
             p = warpgroup_mma(k_own, q.permute((1, 0)), p, is_async=True)
         else:
             p = warpgroup_mma(k_registers, q.permute((1, 0)), p, is_async=True)
-        mbarrier.wait(grad_full.index(grad_stage), grad_phase)
-        dp = grad_terms.index(grad_stage).load(s_columns)[None, :].broadcast_to([OWN, ROWS])
+        mbarrier.wait(grad_full.index(stage), phase)
         if V_IN_REGISTERS == 0:
             dp = warpgroup_mma(v_own, grad.permute((1, 0)), dp, is_async=True)
             p = warpgroup_mma_wait(1, deps=(p,))
@@ -228,14 +192,13 @@ def consume(
         p = gl.exp2(p * log2_scale)
         if CAUSAL:  # noqa: SIM102 (one is known to the compiler, the other is not)
             if block * ROWS < key + KEYS:
-                query = gl.arange(0, ROWS, s_columns)
-                own_key = gl.arange(0, OWN, s_rows) + (key + warpgroup * OWN - block * ROWS)
-                p = gl.where(query[None, :] >= own_key[:, None], p, 0.0)
+                first_seen = key + warpgroup * OWN - block * ROWS
+                p = gl.where(columns_before(p, first_seen, True, OWN, ROWS), 0.0, p)
         p16 = gl.convert_layout(p.to(dtype), p_operand)
         dp = warpgroup_mma_wait(0, deps=(dp,))
         dv = warpgroup_mma(p16, grad, dv, is_async=True)
         ds = (p * dp).to(dtype)
-        ds_tile = ds_tiles.index(buffer)
+        ds_tile = ds_tiles.index(stage)
         ds_tile.slice(warpgroup * OWN, OWN, 0).store(ds)
         fence_async_shared()
         meet()
@@ -243,18 +206,18 @@ def consume(
         dq = warpgroup_mma(ds_tile.permute((1, 0)), k_half, no_dq, use_acc=False, is_async=True)
         dk = warpgroup_mma(gl.convert_layout(ds, p_operand), q, dk, is_async=True)
         dv, dq = warpgroup_mma_wait(1, deps=(dv, dq))
-        mbarrier.arrive(grad_empty.index(grad_stage), count=1)
+        mbarrier.arrive(grad_empty.index(stage), count=1)
         add_to_workspace(dq, workspace + (block * 2 + warpgroup) * (ROWS * HALF), ROWS, HALF)
         dk = warpgroup_mma_wait(0, deps=(dk,))
-        mbarrier.arrive(q_empty.index(q_stage), count=1)
-        q_stage, q_phase = advance(q_stage, q_phase, STAGES)
-        grad_stage, grad_phase = advance(grad_stage, grad_phase, STAGES)
-        buffer = buffer ^ 1
+        mbarrier.arrive(q_empty.index(stage), count=1)
+        stage, phase = advance(stage, phase, STAGES)
     v_own.store(dv.to(dtype))
     meet()
     k_own.store((dk * scale).to(dtype))
     fence_async_shared()
     own = key + warpgroup * OWN
+    batch = instance // heads
+    head = instance - batch * heads
     tma.async_copy_shared_to_global(
         dv_map, [batch, head, own, 0], v_tile.slice(warpgroup * OWN, OWN, 2)
     )
@@ -266,27 +229,11 @@ def consume(
 
 @gluon.jit(do_not_specialize=["key_blocks", "heads", "section"])
 def attention_backward(
-    q_map,
-    k_map,
-    v_map,
-    grad_map,
-    dk_map,
-    dv_map,
-    terms,
-    workspace,
-    key_blocks,
-    heads,
-    section,
-    scale,
-    log2_scale,
-    CAUSAL: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    DIM: gl.constexpr,
-    STAGES: gl.constexpr,
-    K_IN_REGISTERS: gl.constexpr,
-    V_IN_REGISTERS: gl.constexpr,
-):
+    q_map, k_map, v_map, grad_map, dk_map, dv_map, terms, workspace, key_blocks, heads, section,
+    scale, log2_scale,
+    CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr,
+    STAGES: gl.constexpr, K_IN_REGISTERS: gl.constexpr, V_IN_REGISTERS: gl.constexpr,
+):  # fmt: skip
     """Every program: set up the rings, pick a key block, part into producer and consumers.
 
     *_map: tensor maps of (batch, heads, length, DIM); length is key_blocks * KEYS and Q's and
@@ -301,9 +248,9 @@ def attention_backward(
     k_tile = gl.allocate_shared_memory(dtype, [1, 1, KEYS, DIM], k_map.layout)
     v_tile = gl.allocate_shared_memory(dtype, [1, 1, KEYS, DIM], v_map.layout)
     grad_tiles = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, ROWS, DIM], grad_map.layout)
-    ds_tiles = gl.allocate_shared_memory(dtype, [2, KEYS, ROWS], ds_layout)
-    q_terms = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], plain)
-    grad_terms = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], plain)
+    ds_tiles = gl.allocate_shared_memory(dtype, [STAGES, KEYS, ROWS], ds_layout)
+    lse_terms = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], plain)
+    delta_terms = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], plain)
     kv_full = gl.allocate_shared_memory(gl.int64, [2, 1], bars)
     q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
     q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
@@ -312,7 +259,7 @@ def attention_backward(
     mbarrier.init(kv_full.index(0), count=1)
     mbarrier.init(kv_full.index(1), count=1)
     init_ring(q_full, q_empty, STAGES, 2, 2)
-    init_ring(grad_full, grad_empty, STAGES, 2, 2)
+    init_ring(grad_full, grad_empty, STAGES, 1, 2)
     fence_async_shared()
     queries = (q_tiles, q_full, q_empty)
     grads = (grad_tiles, grad_full, grad_empty)
@@ -334,13 +281,15 @@ def attention_backward(
     # The arguments are written out in the calls: a tuple bound to a name loses its constexprs.
     # fmt: off
     gl.warp_specialize([
-        (consume, (dk_map, dv_map, workspace, queries, grads, q_terms, grad_terms, k_tile, v_tile,
-                   ds_tiles, kv_full, batch, head, instance, key, first, blocks, scale, log2_scale,
-                   0, CAUSAL, ROWS, KEYS, DIM, STAGES, K_IN_REGISTERS, V_IN_REGISTERS)),
-        (consume, (dk_map, dv_map, workspace, queries, grads, q_terms, grad_terms, k_tile, v_tile,
-                   ds_tiles, kv_full, batch, head, instance, key, first, blocks, scale, log2_scale,
-                   1, CAUSAL, ROWS, KEYS, DIM, STAGES, K_IN_REGISTERS, V_IN_REGISTERS)),
-        (produce, (q_map, k_map, v_map, grad_map, terms, queries, grads, q_terms, grad_terms,
+        (consume, (dk_map, dv_map, workspace, queries, grads, lse_terms, delta_terms, k_tile,
+                   v_tile, ds_tiles, kv_full, instance, heads, key, first, blocks, scale,
+                   log2_scale, 0, CAUSAL, ROWS, KEYS, DIM, STAGES, K_IN_REGISTERS,
+                   V_IN_REGISTERS)),
+        (consume, (dk_map, dv_map, workspace, queries, grads, lse_terms, delta_terms, k_tile,
+                   v_tile, ds_tiles, kv_full, instance, heads, key, first, blocks, scale,
+                   log2_scale, 1, CAUSAL, ROWS, KEYS, DIM, STAGES, K_IN_REGISTERS,
+                   V_IN_REGISTERS)),
+        (produce, (q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms,
                    k_tile, v_tile, kv_full, batch, head, instance, key, first, blocks,
                    ROWS, STAGES)),
     ], [4, 1], [240, 24])

@@ -46,6 +46,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from trainscope_kernels.attention.gluon_mask import columns_before
 from trainscope_kernels.attention.gluon_pipeline import (
     advance,
     copy_in,
@@ -75,46 +76,11 @@ def sums_by_thread(p, ROWS: gl.constexpr, KEYS: gl.constexpr):
 
 
 @gluon.jit
-def hide_from(s, end, ROWS: gl.constexpr, KEYS: gl.constexpr):
-    """Scores of the keys from ``end`` on become -inf.
-
-    A thread holds the columns 8i + 2t + j with t its own: as 8i < end - 2t - j the left side is a
-    constant. As a plain comparison of columns, each of them takes a register outside the loop.
-    """
-    layout: gl.constexpr = s.type.layout
-    parted = s.reshape([ROWS, KEYS // 8, 4, 2])
-    in_parts: gl.constexpr = parted.type.layout
-    by_eight: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(2, gl.SliceLayout(3, in_parts)))
-    by_thread: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(3, in_parts)))
-    in_pair: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(2, in_parts)))
-    first = gl.arange(0, KEYS // 8, by_eight) * 8
-    thread = gl.arange(0, 4, by_thread) * 2
-    pair = gl.arange(0, 2, in_pair)
-    limit = end - thread[None, None, :, None] - pair[None, None, None, :]
-    parted = gl.where(first[None, :, None, None] < limit, parted, float("-inf"))
-    return gl.convert_layout(parted.reshape([ROWS, KEYS]), layout)
-
-
-@gluon.jit
 def produce(
-    q_map,
-    k_map,
-    v_map,
-    queries,
-    keys,
-    values,
-    schedule,
-    length,
-    row_blocks,
-    heads,
-    group,
-    WARPGROUPS: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    TABLE: gl.constexpr,
-):
+    q_map, k_map, v_map, queries, keys, values, schedule, length, row_blocks, heads, group,
+    WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, TABLE: gl.constexpr,
+):  # fmt: skip
     """The copying warp: for each tile Q of every warpgroup, then K and V from the last key down."""
     k_stage = 0
     k_phase = 1
@@ -127,7 +93,7 @@ def produce(
         row_block = tile - instance * row_blocks
         batch = instance // heads
         head = instance - batch * heads
-        kv_head = head // group
+        kv = head // group
         tile = tile_after(turn, tile, listed_at, TABLE)
         count = key_tiles(row_block, length, WARPGROUPS * ROWS, KEYS, CAUSAL)
         for each in gl.static_range(WARPGROUPS):
@@ -135,46 +101,25 @@ def produce(
             copy_in(q_map, [batch, head, row, 0], queries, each, q_phase, WARPGROUPS)
         q_phase = q_phase ^ 1
         key = (count - 1) * KEYS
-        k_stage, k_phase = copy_in(k_map, [batch, kv_head, key, 0], keys, k_stage, k_phase, STAGES)
+        k_stage, k_phase = copy_in(k_map, [batch, kv, key, 0], keys, k_stage, k_phase, STAGES)
         # K runs one tile ahead of V, as the consumers read them
         for _ in range(count - 1):
             k_stage, k_phase = copy_in(
-                k_map, [batch, kv_head, key - KEYS, 0], keys, k_stage, k_phase, STAGES
+                k_map, [batch, kv, key - KEYS, 0], keys, k_stage, k_phase, STAGES
             )
-            v_stage, v_phase = copy_in(
-                v_map, [batch, kv_head, key, 0], values, v_stage, v_phase, STAGES
-            )
+            v_stage, v_phase = copy_in(v_map, [batch, kv, key, 0], values, v_stage, v_phase, STAGES)
             key -= KEYS
-        v_stage, v_phase = copy_in(
-            v_map, [batch, kv_head, key, 0], values, v_stage, v_phase, STAGES
-        )
+        v_stage, v_phase = copy_in(v_map, [batch, kv, key, 0], values, v_stage, v_phase, STAGES)
 
 
 @gluon.jit
 def consume(
-    out_map,
-    lse,
-    queries,
-    keys,
-    values,
-    out_tiles,
-    schedule,
-    length,
-    row_blocks,
-    heads,
+    out_map, lse, queries, keys, values, out_tiles, schedule, length, row_blocks, heads,
     log2_scale,
-    warpgroup: gl.constexpr,
-    WARPGROUPS: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    DIM: gl.constexpr,
-    STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    RAGGED: gl.constexpr,
-    TABLE: gl.constexpr,
-    Q_IN_REGISTERS: gl.constexpr,
-    SUMS_BY_THREAD: gl.constexpr,
-):
+    warpgroup: gl.constexpr, WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr,
+    DIM: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, RAGGED: gl.constexpr,
+    TABLE: gl.constexpr, Q_IN_REGISTERS: gl.constexpr, SUMS_BY_THREAD: gl.constexpr,
+):  # fmt: skip
     """A warpgroup: the ROWS queries of each tile that are its own."""
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
     o_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DIM, 16])
@@ -232,7 +177,8 @@ def consume(
             query = row + gl.arange(0, ROWS, s_rows)
             s = gl.where(query[:, None] >= key[None, :], s, float("-inf"))
         elif RAGGED:
-            s = hide_from(s, length - first_key, ROWS, KEYS)
+            seen = columns_before(s, length - first_key, False, ROWS, KEYS)
+            s = gl.where(seen, s, float("-inf"))
         top = gl.max(s, 1) * log2_scale
         p = gl.exp2(s * log2_scale - top[:, None])
         if SUMS_BY_THREAD:
@@ -295,32 +241,13 @@ def consume(
 
 @gluon.jit(do_not_specialize=["tiles", "length", "row_blocks", "heads", "group"])
 def attention_forward(
-    q_map,
-    k_map,
-    v_map,
-    out_map,
-    lse,
-    table,
-    lists,
-    tiles,
-    length,
-    row_blocks,
-    heads,
-    group,
+    q_map, k_map, v_map, out_map, lse, table, lists, tiles, length, row_blocks, heads, group,
     log2_scale,
-    WARPGROUPS: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    DIM: gl.constexpr,
-    STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    RAGGED: gl.constexpr,
-    TABLE: gl.constexpr,
-    Q_IN_REGISTERS: gl.constexpr,
-    SUMS_BY_THREAD: gl.constexpr,
-    CONSUMER_REGISTERS: gl.constexpr,
-    PRODUCER_REGISTERS: gl.constexpr,
-):
+    WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr,
+    STAGES: gl.constexpr, CAUSAL: gl.constexpr, RAGGED: gl.constexpr, TABLE: gl.constexpr,
+    Q_IN_REGISTERS: gl.constexpr, SUMS_BY_THREAD: gl.constexpr,
+    CONSUMER_REGISTERS: gl.constexpr, PRODUCER_REGISTERS: gl.constexpr,
+):  # fmt: skip
     """Every program: set up the rings, then part into producer and consumers.
 
     *_map: tensor maps of (batch, heads, length, DIM). lse: (batch, heads, length), float32.

@@ -1,0 +1,81 @@
+"""What the Gluon attention kernels become on Hopper, compiled for real, with no GPU needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+triton = pytest.importorskip("triton")
+
+SCRIPT = Path(__file__).with_name("compile_gluon.py")
+SHARED_LIMIT = 227 * 1024
+WORKERS = {"attention_forward", "attention_backward"}
+
+pytestmark = pytest.mark.skipif(
+    not triton.__version__.startswith("3.6."), reason="the Gluon kernels are for Triton 3.6"
+)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    environment = os.environ | {
+        "TRITON_INTERPRET": "0",
+        "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")),
+    }
+    command = [sys.executable, str(SCRIPT)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict]) -> None:
+    names = [each["kernel"] for each in compiled]
+    assert {name: names.count(name) for name in names} == {
+        "attention_forward": 6,
+        "attention_backward": 4,
+        "attention_row_terms": 2,
+        "attention_dq": 2,
+    }
+    assert [each for each in compiled if each["shared"] > SHARED_LIMIT] == []
+
+
+def test_ptxas_adds_no_wait_and_serialises_nothing(compiled: list[dict]) -> None:
+    assert all(each["asked_ptxas"] for each in compiled)
+    assert [each for each in compiled if each["warnings"]] == []
+
+
+def test_no_loop_spills(compiled: list[dict]) -> None:
+    assert [each for each in compiled if each["spills_in_loops"]] == []
+    # one word, stored at the end of a program: the register it is in would be one of the loop's
+    assert {tuple(each["case"]) for each in compiled if each["spilled"]} <= {
+        ("bfloat16", 128, False, 256)
+    }
+    assert max(each["spilled"] for each in compiled) <= 4
+
+
+def test_tensor_cores_tma_and_registers_that_move_are_used(compiled: list[dict]) -> None:
+    for each in compiled:
+        if each["kernel"] in WORKERS:
+            assert each["wgmma"] >= 48, each
+            assert each["tma_loads"] >= 6, each
+            assert each["tma_stores"] >= 2, each
+            assert each["setmaxnreg"] >= 12, each
+
+
+def test_the_kernels_around_the_backward_move_16_bytes_at_a_time(compiled: list[dict]) -> None:
+    for each in compiled:
+        dim = each["case"][1]
+        if each["kernel"] == "attention_row_terms":
+            # 64 rows of O and of dO, by 128 threads
+            assert each["loads_128"] == 2 * 64 * dim // 8 // 128, each
+        if each["kernel"] == "attention_dq":
+            assert each["loads_128"] == 64 * dim // 2 // 4 // 128, each
+            assert each["stores_128"] == 64 * dim // 2 // 8 // 128, each
+        if each["kernel"] == "attention_backward":
+            # each of two warpgroups adds 64 rows and half of the columns of dQ
+            assert each["adds_128"] == 2 * 64 * dim // 2 // 4 // 128, each
