@@ -62,6 +62,7 @@ def _case(shape: Shape, causal: bool, backward: bool, on_gpu: bool) -> Case:
         )
         impls["flex"] = _flex(length, causal)
         impls["triton"] = functools.partial(flash_attention, causal=align, impl="triton")
+        impls["gluon"] = functools.partial(flash_attention, causal=align, impl="gluon")
     flops = 4 * batch * heads * length * length * dim // (2 if causal else 1)
     tensors = 8 if backward else 4
     return Case(
