@@ -1,0 +1,150 @@
+"""The Gluon attention kernels on a Hopper GPU: right, the same each time, in graphs, on views."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainscope_kernels.attention import flash_attention
+from trainscope_kernels.attention.gluon_envelope import gluon_refusal
+from trainscope_kernels.errors import ImplUnavailableError
+
+SCRIPT = Path(__file__).with_name("gluon_checks.py")
+LENGTHS = [1, 127, 128, 129, 1000, 2048]
+ROUNDING = {"bfloat16": 2**-8, "float16": 2**-11}
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def offered() -> None:
+    q = torch.empty(1, 1, 128, 64, device="cuda", dtype=torch.bfloat16)
+    refusal = gluon_refusal(
+        q,
+        q,
+        q,
+        scale=1.0,
+        softcap=0.0,
+        left=-1,
+        right=-1,
+        masked=False,
+        deterministic=False,
+    )
+    if refusal is not None:
+        pytest.skip(f"the Gluon kernels are not offered here: {refusal}")
+
+
+def check(name: str, **arguments: Any) -> Any:
+    """What the check found, in a process that is killed if it hangs."""
+    command = [sys.executable, str(SCRIPT), name, json.dumps(arguments)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def assert_right(found: list[dict[str, Any]], dtype: str) -> None:
+    """Each error at most twice torch's own, or a quarter of the dtype's rounding."""
+    floor = ROUNDING[dtype] / 4
+    for each in found:
+        assert each["lse"] < 1e-4, each
+        for name in ("out", "dq", "dk", "dv"):
+            if name in each:
+                ours, torchs = each[name]
+                assert ours <= max(2 * torchs, floor), (name, each)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_values_and_gradients_are_as_near_to_float64_as_torchs(dim, causal, dtype) -> None:
+    found = check("values", dtype=dtype, dim=dim, causal=causal, lengths=LENGTHS)
+    assert [each["length"] for each in found if "dq" in each] == [128, 2048]
+    assert_right(found, dtype)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_large_scores_overflow_nothing(dim, causal) -> None:
+    found = check(
+        "values", dtype="bfloat16", dim=dim, causal=causal, lengths=[128, 200, 1024], times=8.0
+    )
+    assert_right(found, "bfloat16")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_query_heads_share_a_key_head(dim, causal) -> None:
+    found = check("values", dtype="bfloat16", dim=dim, causal=causal, lengths=LENGTHS, key_heads=1)
+    assert_right(found, "bfloat16")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_fifty_runs_give_the_same_bits(dim, causal) -> None:
+    found = check("repeated", dtype="bfloat16", dim=dim, causal=causal)
+    moved = found.pop("dq_moved")
+    assert found == {"out": 0, "lse": 0, "dk": 0, "dv": 0}
+    # float32 sums in another order, rounded once
+    assert moved < 2**-7
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_a_captured_graph_computes_new_data(dim, causal) -> None:
+    found = check("captured", dim=dim, causal=causal)
+    assert (found["out"], found["dk"], found["dv"]) == (0, 0, 0)
+    assert found["dq"] < 1e-3
+
+
+def test_a_new_causal_shape_in_a_capture_says_what_to_do() -> None:
+    said = check("new_shape_in_capture")
+    assert said.startswith("KernelError: flash_attention meets a causal call of a new shape")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_views_give_what_their_copies_give(causal) -> None:
+    found = check("layouts", causal=causal)
+    assert (found["out"], found["dk"], found["dv"], found["odd address"]) == (0, 0, 0, 0)
+    assert found["dq"] < 1e-3
+    assert found["expanded gradient"] < 1e-3
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_the_lse_has_a_gradient(dim, causal) -> None:
+    assert max(check("lse_gradient", dim=dim, causal=causal)) < 4e-3
+
+
+@pytest.mark.parametrize("dim", [64, 128])
+def test_memory_left_full_of_nan_reaches_nothing(dim) -> None:
+    assert check("poisoned", dim=dim) is False
+
+
+def test_tensors_of_a_device_that_is_not_current() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    found = check("other_device")
+    assert (found["out"], found["dk"], found["dv"]) == (0, 0, 0)
+    assert found["dq"] < 1e-3
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_torch_compile_makes_one_graph_of_it(causal) -> None:
+    found = check("compiled", causal=causal)
+    assert found["out"] < 4e-3
+    assert found["grads"] < 8e-3
+
+
+def test_what_it_does_not_take_is_refused_and_auto_computes_it() -> None:
+    q = torch.randn(1, 2, 200, 96, device="cuda", dtype=torch.bfloat16)
+    with pytest.raises(ImplUnavailableError, match="it takes head_dim and value dim 64 or 128"):
+        flash_attention(q, q, q, impl="gluon")
+    torch.testing.assert_close(
+        flash_attention(q, q, q), flash_attention(q, q, q, impl="triton"), rtol=0, atol=0
+    )
