@@ -5,8 +5,8 @@
 Needs a Hopper GPU. In each round every contestant is timed once, in an order that changes, so that
 a card that throttles or warms up does so for all of them. A ratio is the median over the rounds of
 cuDNN's time by ours: above 1 we are faster. The backward's time has all of its launches in it, with
-the zeroing of workspaces. Shapes are batch x heads x length x head_dim; those of the published table
-come first, and what does not fit in the seconds is left out.
+the zeroing of workspaces. Shapes are batch x heads x length x head_dim; the published table's come
+first, and what does not fit in the seconds is left out.
 """
 
 from __future__ import annotations
