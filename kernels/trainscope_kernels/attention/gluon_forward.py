@@ -82,10 +82,8 @@ def produce(
     CAUSAL: gl.constexpr, TABLE: gl.constexpr,
 ):  # fmt: skip
     """The copying warp: for each tile Q of every warpgroup, then K and V from the last key down."""
-    k_stage = 0
-    k_phase = 1
-    v_stage = 0
-    v_phase = 1
+    k_stage, k_phase = 0, 1
+    v_stage, v_phase = 0, 1
     q_phase = 1
     turns, listed_at, tile = tiles_of_program(schedule, TABLE)
     for turn in range(turns):
@@ -134,10 +132,8 @@ def consume(
     q_shared = q_tiles.index(warpgroup).reshape([ROWS, DIM])
     out_tile = out_tiles.index(warpgroup)
     zeros = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
-    k_stage = 0
-    k_phase = 0
-    v_stage = 0
-    v_phase = 0
+    k_stage, k_phase = 0, 0
+    v_stage, v_phase = 0, 0
     q_phase = 0
     turns, listed_at, tile = tiles_of_program(schedule, TABLE)
     for turn in range(turns):
