@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,12 +28,12 @@ from trainscope.bench.model import Comparison
 from trainscope_kernels import flash_attention
 
 SHOWN = {
-    "gelu": ("gelu tanh",),
-    "softmax": ("softmax",),
-    "attention": ("x128 ",),
-    "memory": ("",),
+    "gelu": r"gelu tanh (forward|backward) \w+ 64,000,000",
+    "softmax": r"softmax \w+ \d+x(4096|8192|131072) ",
+    "attention": r"attention \w+ \d+x\d+x\d+x128 ",
+    "memory": "",
 }
-"""By benchmark, what a case's name has to hold to be among the figures."""
+"""By benchmark, what the names of the cases among the figures look like."""
 BASELINE = {"gelu": "torch", "softmax": "torch", "attention": "sdpa fa2"}
 LONG = (1, 32, 16384, 128)
 
@@ -77,11 +78,7 @@ def cases(name: str, part: str) -> list[Any]:
     benchmarks = importlib.import_module(f"trainscope_kernels.benchmarks.{name}").benchmarks
     with torch.device("cuda", 0):
         found = benchmarks()
-    return [
-        each
-        for each in found
-        if part in each.name and any(shown in each.name for shown in SHOWN[name])
-    ]
+    return [each for each in found if part in each.name and re.match(SHOWN[name], each.name)]
 
 
 def short(result: Comparison) -> str:
