@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainscope_kernels.softmax.launch import launch_of, run_on
+from trainscope_kernels.softmax.launch import launch_of, room_on, run_on
 from trainscope_kernels.softmax.plan import MOST_TOGETHER, Plan, backward_plan, forward_plan
 from trainscope_kernels.softmax.rows import rows_of
 from trainscope_kernels.softmax.triton_backward import softmax_backward_kernel
@@ -40,12 +40,7 @@ MORE_SHAPES = [
     (1048576, 64, torch.bfloat16),
     (4096, 50257, torch.bfloat16),
 ]
-KEPT = {
-    "forward": ("exponentials", "input", "nothing"),
-    "backward": ("float32", "input", "nothing"),
-}
-FEWER_REGISTERS = {32: 48, 64: 80}
-"""By the values that a thread holds: one more program of 8 warps fits on a multiprocessor."""
+KEPT = {"forward": ("exponentials", "input"), "backward": ("float32", "input")}
 FLUSHED = 256 * 2**20
 TIMINGS = 21
 
@@ -75,7 +70,7 @@ def table(what: str, tensors: list[Tensor], flush: Tensor, end: float) -> None:
     """Time every candidate of one shape."""
     x = tensors[0]
     own = (forward_plan if what == "forward" else backward_plan)(
-        rows_of(x.shape, x.stride(), 1), x.itemsize, True
+        rows_of(x.shape, x.stride(), 1), x.itemsize, room_on(x.device)
     )
     plans = [own, *(each for each in candidates(what, x) if each != own)]
     with ThreadPoolExecutor() as pool:
@@ -109,8 +104,6 @@ def candidates(what: str, x: Tensor) -> Iterator[Plan]:
             if shares > 1:
                 for keep in KEPT[what]:
                     yield Plan(1, width, warps, True, keep)
-                    if values == most:
-                        yield Plan(1, width, warps, True, keep, FEWER_REGISTERS[values])
             else:
                 yield Plan(1, width, warps, False, KEPT[what][0])
                 if what == "backward":
@@ -125,7 +118,7 @@ def launch(what: str, tensors: list[Tensor], plan: Plan) -> None:
     """One call with this plan."""
     x = tensors[0]
     kernel: Any = softmax_forward_kernel if what == "forward" else softmax_backward_kernel
-    made = launch_of(tuple(x.shape), x.stride(), 1, x.itemsize, True, _fixed(plan))
+    made = launch_of(tuple(x.shape), x.stride(), 1, x.itemsize, MOST_TOGETHER, _fixed(plan))
     assert made is not None
     run_on(x.device, kernel, made, tuple(tensors))
 
@@ -135,7 +128,10 @@ def compiled(what: str, tensors: list[Tensor], plan: Plan, end: float) -> str | 
     if time.monotonic() > end:
         return None
     few = [each[:16] for each in tensors]
-    made = launch_of(tuple(few[0].shape), few[0].stride(), 1, few[0].itemsize, True, _fixed(plan))
+    first = few[0]
+    made = launch_of(
+        tuple(first.shape), first.stride(), 1, first.itemsize, MOST_TOGETHER, _fixed(plan)
+    )
     assert made is not None
     words = torch.zeros(made.words + 1, dtype=torch.int64, device="cuda") if made.words else None
     kernel: Any = softmax_forward_kernel if what == "forward" else softmax_backward_kernel

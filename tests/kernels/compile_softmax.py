@@ -20,7 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from trainscope_kernels.softmax.launch import launch_of
-from trainscope_kernels.softmax.plan import backward_plan, forward_plan
+from trainscope_kernels.softmax.plan import MOST_TOGETHER, backward_plan, forward_plan
 from trainscope_kernels.softmax.triton_backward import softmax_backward_kernel
 from trainscope_kernels.softmax.triton_forward import softmax_forward_kernel
 
@@ -61,7 +61,7 @@ def compiled(
     """The launches that a contiguous tensor of this shape gets, compiled as a GPU would have."""
     kernel, tensors, plan_of = KERNELS[what]
     strides = torch.empty(shape, device="meta").stride()
-    launch = launch_of(shape, strides, dim, ITEMSIZES[dtype], True, plan_of)
+    launch = launch_of(shape, strides, dim, ITEMSIZES[dtype], MOST_TOGETHER, plan_of)
     assert launch is not None
     types: dict[str, str] = dict.fromkeys(INTEGERS, "i32")
     types |= dict.fromkeys(tensors, f"*{dtype}")
@@ -87,14 +87,15 @@ def compiled(
 def one_launch(
     kernel: Any, types: dict[str, str], fixed: dict[str, Any], aligned: set[str], capability: int
 ) -> dict[str, Any]:
-    options = {"num_warps": fixed.pop("num_warps"), "maxnreg": fixed.pop("maxnreg")}
+    options = {"num_warps": fixed.pop("num_warps")}
     names = kernel.arg_names
     types = types | dict.fromkeys(fixed, "constexpr")
+    # in the same order every time: Triton's cache of what it compiled looks at it
     source = ASTSource(
         kernel,
         {name: types[name] for name in names},
         {(names.index(name),): value for name, value in fixed.items()},
-        {(names.index(name),): [["tt.divisibility", 16]] for name in aligned},
+        {(names.index(name),): [["tt.divisibility", 16]] for name in sorted(aligned)},
     )
     made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     ptx = made.asm["ptx"]

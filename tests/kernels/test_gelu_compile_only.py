@@ -16,11 +16,8 @@ INSTRUCTIONS_AN_ELEMENT = {"bf16": 27, "fp32": 55}
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
-    environment = os.environ | {
-        "TRITON_INTERPRET": "0",
-        "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")),
-    }
+def compiled() -> list[dict]:
+    environment = os.environ | {"TRITON_INTERPRET": "0"}
     command = [sys.executable, str(SCRIPT)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr

@@ -31,8 +31,10 @@ def inputs(device: torch.device, dtype: torch.dtype = torch.float64) -> list[tor
 @pytest.mark.parametrize("approximate", FORMS)
 def test_gradcheck(approximate: str, impl: str, device: torch.device) -> None:
     x, b = inputs(device)
-    assert torch.autograd.gradcheck(lambda t: gelu(t, approximate, impl=impl), x)
-    assert torch.autograd.gradcheck(lambda t, c: bias_gelu(t, c, approximate, impl=impl), (x, b))
+    # along random directions, each of which every entry has a part in
+    check = partial(torch.autograd.gradcheck, fast_mode=True)
+    assert check(lambda t: gelu(t, approximate, impl=impl), x)
+    assert check(lambda t, c: bias_gelu(t, c, approximate, impl=impl), (x, b))
 
 
 @pytest.mark.parametrize("impl", IMPLS)
@@ -40,17 +42,19 @@ def test_opcheck(impl: str, device: torch.device) -> None:
     x, b = inputs(device, torch.float32)
     ops = torch.ops.trainscope_kernels
     g = torch.randn_like(x.detach())
-    for layout in (x, x.detach().t().requires_grad_(), x.detach()[:, ::2].requires_grad_()):
-        torch.library.opcheck(ops.gelu.default, (layout, "none", impl))
-        torch.library.opcheck(
-            ops.gelu_backward.default, (layout.detach(), layout.detach(), "tanh", impl)
-        )
+    torch.library.opcheck(ops.gelu.default, (x, "none", impl))
+    torch.library.opcheck(ops.gelu_backward.default, (g, x.detach(), "tanh", impl))
+    for layout in (x.detach().t(), x.detach()[:, ::2]):  # what they change is the fake's strides
+        arguments = (layout, layout, "tanh", impl)
+        utils = ("test_schema", "test_faketensor")
+        torch.library.opcheck(ops.gelu.default, arguments[1:], test_utils=utils)
+        torch.library.opcheck(ops.gelu_backward.default, arguments, test_utils=utils)
     torch.library.opcheck(ops.bias_gelu.default, (x, b, "none", impl))
     arguments = (g, x.detach(), b.detach(), "none", impl)
     torch.library.opcheck(ops.bias_gelu_backward.default, arguments)
 
 
-@pytest.mark.parametrize("impl", ["auto", *IMPLS])
+@pytest.mark.parametrize("impl", ["auto", "triton"])
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_compiles_into_one_graph(dynamic: bool | None, impl: str, device: torch.device) -> None:
     def step(t: torch.Tensor, c: torch.Tensor) -> torch.Tensor:

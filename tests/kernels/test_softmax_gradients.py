@@ -30,7 +30,8 @@ def test_is_as_near_to_float64_as_torch_is(shape, dim, dtype, impl, device) -> N
 def test_finite_differences_agree_in_float64(dim, order, impl, device) -> None:
     x = torch.randn(2, 3, 2, dtype=torch.float64, device=device)
     x = x.permute(order).requires_grad_()
-    assert torch.autograd.gradcheck(lambda each: softmax(each, dim, impl=impl), x)
+    # along random directions, each of which every entry has a part in
+    assert torch.autograd.gradcheck(lambda each: softmax(each, dim, impl=impl), x, fast_mode=True)
 
 
 @pytest.mark.parametrize("impl", IMPLS)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from softmax_truth import IMPLS, INTERPRETED
@@ -39,7 +36,7 @@ def test_the_fake_has_the_true_strides_for_views_too(impl, device) -> None:
     torch.library.opcheck(FORWARD, (x, 1, torch.float16, impl))
 
 
-@pytest.mark.parametrize("impl", [*IMPLS, "auto"])
+@pytest.mark.parametrize("impl", ["triton", "auto"])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiles_in_one_graph_forward_and_backward(dynamic, impl, device) -> None:
     torch._dynamo.reset()
@@ -92,12 +89,13 @@ def test_selective_checkpointing_keeps_the_result_by_the_name_of_the_op(device) 
 
     x = torch.randn(4, 9, device=device, requires_grad=True)
     contexts = lambda: create_selective_checkpoint_contexts(policy)  # noqa: E731
-    y = checkpoint(lambda each: softmax(each.sin()).square(), x, use_reentrant=False,
-                   context_fn=contexts)  # fmt: skip
-    y.sum().backward()
+
+    def block(each):
+        return softmax(each.sin()).square().sum()
+
+    (dx,) = torch.autograd.grad(checkpoint(block, x, use_reentrant=False, context_fn=contexts), x)
     assert seen
-    assert x.grad is not None
-    assert x.grad.isfinite().all()
+    assert torch.equal(dx, torch.autograd.grad(block(x), x)[0])
 
 
 @pytest.mark.parametrize("impl", IMPLS)
@@ -154,12 +152,6 @@ def test_vmap_runs_row_by_row_and_functional_gradients_are_refused(impl, device)
     torch.testing.assert_close(mapped, torch.softmax(x, 0).transpose(0, 1))
     with pytest.raises(RuntimeError, match="functorch"):
         torch.func.grad(lambda each: softmax(each, impl=impl).sum())(x)
-
-
-def test_importing_the_op_loads_no_triton() -> None:
-    code = "import sys, trainscope_kernels.softmax; print('triton.language' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_the_module_is_the_function_and_says_its_arguments(device) -> None:

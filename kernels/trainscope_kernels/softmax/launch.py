@@ -13,11 +13,11 @@ from trainscope_kernels.impls import interpreting
 from trainscope_kernels.softmax.plan import Plan
 from trainscope_kernels.softmax.rows import MOST_LEVELS, Rows, rows_of
 
-__all__ = ["Launch", "launch_of", "run_on", "unit_of"]
+__all__ = ["Launch", "launch_of", "room_on", "run_on"]
 
 INT32_END = 2**31
-
-
+HALF_STARTED = 4
+"""Launches that may be half started at the same time; triton_exchange.py says why not more."""
 CONSTANTS = ("LEVELS", "UNIT", "AXIS", "WIDE", "STAGE", "ROWS", "COLUMNS", "SHARES", "KEEP")
 """The constexprs of both kernels, in the order of their signatures."""
 
@@ -25,8 +25,9 @@ CONSTANTS = ("LEVELS", "UNIT", "AXIS", "WIDE", "STAGE", "ROWS", "COLUMNS", "SHAR
 class Launch(NamedTuple):
     """The grid, the integers and the constants of one or two launches.
 
-    words: 64-bit words that the shares exchange; 0 where no row is split. ready: the compiled
-    kernels and their constants, by what they depend on besides these numbers. Starting one costs
+    words: 64-bit words that the shares exchange; 0 where no row is split. integers: the kernels'
+    scalars, in their order. stages: constexprs and options of each launch. ready: the compiled
+    kernels and their constants, by what they depend on besides these numbers; starting one costs
     half of asking Triton, which looks at each argument again to find it.
     """
 
@@ -43,20 +44,19 @@ def launch_of(
     strides: tuple[int, ...],
     dim: int,
     itemsize: int,
-    can_wait: bool,
-    plan_of: Callable[[Rows, int, bool], Plan],
+    room: int,
+    plan_of: Callable[[Rows, int, int], Plan],
 ) -> Launch | None:
     """The launch for a tensor with these strides; None where its rows need too many levels.
 
-    can_wait: programs run at the same time, as on a GPU. Not so in Triton's interpreter, on
-    whatever device: there the first one to wait would wait for ever.
+    shape, strides: in elements. itemsize: bytes of a value. room: what ``room_on`` says.
     """
     rows = rows_of(shape, strides, dim)
     levels = len(rows.sizes)
     if levels > MOST_LEVELS:
         return None
-    plan = plan_of(rows, itemsize, can_wait and not interpreting())
-    unit = unit_of(rows)
+    plan = plan_of(rows, itemsize, room)
+    unit = _unit_of(rows)
     shares = -(-rows.columns // plan.columns)
     tiles = -(-rows.rows // plan.rows)
     reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -67,8 +67,8 @@ def launch_of(
         rows.inner,
         shares,
         rows.column_stride,
-        *(stride // unit for stride in padded(rows.strides, 0)),
-        *padded(rows.sizes, 1)[1:],
+        *(stride // unit for stride in _padded(rows.strides, 0)),
+        *_padded(rows.sizes, 1)[1:],
     )
     if shares == 1:
         stages = ("whole",)
@@ -84,11 +84,23 @@ def launch_of(
         "SHARES": 1 << (shares - 1).bit_length(),
         "KEEP": plan.keep,
         "num_warps": plan.warps,
-        "maxnreg": plan.registers,
     }
     words = 0 if shares == 1 else rows.rows * shares * (2 if itemsize == 8 else 1)
     each = tuple({**constants, "STAGE": stage} for stage in stages)
     return Launch((tiles * shares, 1, 1), words, integers, each, {})
+
+
+@functools.cache
+def room_on(device: torch.device) -> int:
+    """How many programs may wait for one another; 0 where they run one after the other.
+
+    The latter is Triton's interpreter, on whatever device: the first one to wait would wait for
+    ever. Else there must be a multiprocessor for each (triton_exchange.py), on the whole GPU or
+    the part of it that this process has.
+    """
+    if device.type != "cuda" or interpreting():
+        return 0
+    return torch.cuda.get_device_properties(device).multi_processor_count // HALF_STARTED
 
 
 def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Tensor, ...]) -> None:
@@ -98,7 +110,7 @@ def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Ten
             return run_on(device, kernel, launch, tensors)
     words = None
     if launch.words:
-        # zeroed, for a waiting program takes a word that is not 0 as there; one more counts them
+        # zeroed: who waits takes any other word as there, and the first one counts programs
         words = torch.zeros(launch.words + 1, dtype=torch.int64, device=tensors[0].device)
     key = (device.index, *[(each.dtype, each.data_ptr() % 16 == 0) for each in tensors])
     ready = launch.ready.get(key)
@@ -118,7 +130,7 @@ def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Ten
     return None
 
 
-def unit_of(rows: Rows) -> int:
+def _unit_of(rows: Rows) -> int:
     """The largest power of two up to 16 that divides the distances between rows.
 
     A kernel multiplies by it, and so knows how wide it may load: Triton itself only asks whether
@@ -133,6 +145,6 @@ def unit_of(rows: Rows) -> int:
     return unit
 
 
-def padded(values: tuple[int, ...], by: int) -> tuple[int, ...]:
+def _padded(values: tuple[int, ...], by: int) -> tuple[int, ...]:
     """As many values as a kernel takes, outermost first."""
     return values + (by,) * (MOST_LEVELS - len(values))

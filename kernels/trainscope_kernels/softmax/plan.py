@@ -14,8 +14,7 @@ from trainscope_kernels.softmax.rows import Rows
 __all__ = ["MOST_TOGETHER", "Plan", "backward_plan", "forward_plan"]
 
 MOST_TOGETHER = 16
-"""Programs that wait for one another must all fit on the GPU at once; the smallest slice of one
-(MIG) has 14 multiprocessors with room for two each."""
+"""Programs that wait for one another, at most: each of them reads the words of all."""
 SHORT_ROWS = 4096
 """Values of a tile that is made of several short rows: 4 warps with 32 values a thread."""
 ACROSS = 32
@@ -27,7 +26,6 @@ class Plan(NamedTuple):
 
     together: the programs of one row exchange their sums while they run; otherwise they do it
     in two launches. keep: what a program holds meanwhile, a word of the kernel's KEEP.
-    registers: the most that a thread may use; None leaves it to the compiler.
     """
 
     rows: int
@@ -35,27 +33,29 @@ class Plan(NamedTuple):
     warps: int
     together: bool
     keep: str
-    registers: int | None = None
 
 
-def forward_plan(rows: Rows, itemsize: int, can_wait: bool) -> Plan:
-    """The tile of the forward kernel for values of ``itemsize`` bytes."""
+def forward_plan(rows: Rows, itemsize: int, room: int) -> Plan:
+    """The tile of the forward kernel for values of ``itemsize`` bytes.
+
+    room: how many programs may wait for one another (``launch.room_on``).
+    """
     whole, share = (32768, 8192) if itemsize < 8 else (8192, 8192)
-    plan = _tile(rows, whole, share, 32, can_wait and itemsize < 8)
+    plan = _tile(rows, whole, share, 32, room if itemsize < 8 else 0)
     return plan._replace(keep="input" if plan.together and itemsize == 2 else "exponentials")
 
 
-def backward_plan(rows: Rows, itemsize: int, can_wait: bool) -> Plan:
-    """The tile of the backward kernel, which holds two operands of ``itemsize`` bytes."""
+def backward_plan(rows: Rows, itemsize: int, room: int) -> Plan:
+    """The tile of the backward kernel, which holds two operands; otherwise as ``forward_plan``."""
     whole, share = (16384, 8192) if itemsize < 8 else (4096, 4096)
     # two operands of 32 float32 values leave a thread too few registers on Ampere
-    plan = _tile(rows, whole, share, 32 if itemsize == 2 else 16, can_wait and itemsize < 8)
-    # below 4096 columns the compiler has registers to spare
-    packed = can_wait and itemsize == 2 and plan.rows == 1 and plan.columns >= 4096
+    plan = _tile(rows, whole, share, 32 if itemsize == 2 else 16, room if itemsize < 8 else 0)
+    # below 4096 columns the compiler has registers to spare; no room, no GPU to run its assembly
+    packed = room > 0 and itemsize == 2 and plan.rows == 1 and plan.columns >= 4096
     return plan._replace(keep="input" if packed else "float32")
 
 
-def _tile(rows: Rows, whole: int, share: int, values: int, can_wait: bool) -> Plan:
+def _tile(rows: Rows, whole: int, share: int, values: int, room: int) -> Plan:
     """whole, share: columns of an unsplit row at most, of a share; values: those of a thread."""
     across = _across(rows)
     width = _power_above(rows.columns)
@@ -70,7 +70,7 @@ def _tile(rows: Rows, whole: int, share: int, values: int, can_wait: bool) -> Pl
         across = min(max(SHORT_ROWS // width, 1), _power_above(rows.rows))
     warps = min(max(width * across // (32 * values), 4), 32)
     shares = -(-rows.columns // width)
-    return Plan(across, width, warps, can_wait and 1 < shares <= MOST_TOGETHER, "")
+    return Plan(across, width, warps, 1 < shares <= min(room, MOST_TOGETHER), "")
 
 
 def _across(rows: Rows) -> int:

@@ -11,16 +11,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trainscope_kernels.softmax.launch import launch_of, run_on
+from trainscope_kernels.softmax.launch import launch_of, room_on, run_on
 from trainscope_kernels.softmax.plan import backward_plan
-from trainscope_kernels.softmax.triton_pieces import (
-    combined,
-    program_number,
-    published,
-    result_rows,
-    source_rows,
-    still_packed,
-)
+from trainscope_kernels.softmax.triton_exchange import combined, published, still_packed, ticket
+from trainscope_kernels.softmax.triton_places import result_rows, source_rows, tile_of
 
 __all__ = ["softmax_backward", "softmax_backward_kernel"]
 
@@ -43,27 +37,17 @@ def softmax_backward_kernel(
     """One tile of ROWS rows by COLUMNS columns; the strides are those of dy, y is contiguous.
 
     STAGE: as in the forward kernel. KEEP: what a program holds until the sum is known: "float32"
-    values, the "input" as it was stored, or "nothing": it reads its share again, from the cache.
+    values, or the "input" as it was stored.
     """
     DTYPE = tl.float64 if y_ptr.dtype.element_ty == tl.float64 else tl.float32
-    program = program_number(words_ptr, rows, shares, STAGE == "together", WIDE)
-    tile, share = program // shares, (program % shares).to(tl.int32)
-    row = tile * ROWS + tl.arange(0, ROWS)
-    column = tl.arange(0, COLUMNS)
-    if AXIS == 1:
-        row, column = row[:, None], column[None, :]
-    else:
-        row, column = row[None, :], column[:, None]
-    column += share * COLUMNS
-    live = (row < rows) & (column < columns * UNIT)
+    program = ticket(words_ptr, STAGE == "together", WIDE)
+    row, column, share, live = tile_of(
+        program, rows, columns, shares, UNIT, AXIS, WIDE, ROWS, COLUMNS
+    )
     dy_row = source_rows(row, stride0, stride1, stride2, stride3, size1, size2, size3, LEVELS, UNIT)
     y_row = result_rows(row, columns, inner, AXIS == 1, UNIT)
-    if WIDE:
-        column = column.to(tl.int64)
-    y_ptrs = y_ptr + y_row + column * inner
-    dy_ptrs = dy_ptr + dy_row + column * column_stride
-    y = tl.load(y_ptrs, mask=live, other=0.0)
-    dy = tl.load(dy_ptrs, mask=live, other=0.0)
+    y = tl.load(y_ptr + y_row + column * inner, mask=live, other=0.0)
+    dy = tl.load(dy_ptr + dy_row + column * column_stride, mask=live, other=0.0)
 
     if STAGE != "finish":
         dot = tl.sum(y.to(DTYPE) * dy.to(DTYPE), axis=AXIS, keep_dims=True)
@@ -76,9 +60,6 @@ def softmax_backward_kernel(
         _, each = combined(words_ptr, row, rows, shares, DTYPE, SHARES, AXIS, STAGE == "together")
         dot = tl.sum(each, axis=AXIS, keep_dims=True)
     if STAGE != "publish":
-        if STAGE == "together" and KEEP == "nothing":
-            y = tl.load(y_ptrs, mask=live, other=0.0)
-            dy = tl.load(dy_ptrs, mask=live, other=0.0)
         dx = y.to(DTYPE) * (dy.to(DTYPE) - dot)
         tl.store(dx_ptr + y_row + column * inner, dx.to(dx_ptr.dtype.element_ty), mask=live)
 
@@ -92,8 +73,9 @@ def softmax_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype | None)
     if y.numel() == 0:
         return dx
     y = y.contiguous()
-    launch = launch_of(dy.shape, dy.stride(), dim, y.itemsize, y.is_cuda, backward_plan)
+    device = y.device
+    launch = launch_of(dy.shape, dy.stride(), dim, y.itemsize, room_on(device), backward_plan)
     if launch is None:
         return softmax_backward(dy.contiguous(), y, dim, dtype)
-    run_on(y.device, softmax_backward_kernel, launch, (dy, y, dx))
+    run_on(device, softmax_backward_kernel, launch, (dy, y, dx))
     return dx

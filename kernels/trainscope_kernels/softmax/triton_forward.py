@@ -12,18 +12,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trainscope_kernels.softmax.launch import launch_of, run_on
+from trainscope_kernels.softmax.launch import launch_of, room_on, run_on
 from trainscope_kernels.softmax.plan import forward_plan
-from trainscope_kernels.softmax.triton_pieces import (
-    combined,
-    exp_of_difference,
-    inverse_of,
-    program_number,
-    published,
-    result_rows,
-    source_rows,
-    still_packed,
-)
+from trainscope_kernels.softmax.triton_exchange import combined, published, still_packed, ticket
+from trainscope_kernels.softmax.triton_exp import exp_of_difference, inverse_of
+from trainscope_kernels.softmax.triton_places import result_rows, source_rows, tile_of
 
 __all__ = ["softmax_forward", "softmax_forward_kernel"]
 
@@ -47,25 +40,16 @@ def softmax_forward_kernel(
 
     STAGE: "whole" where a row has one share; "together" where its shares wait for one another;
     else "publish" and then "finish", two launches. KEEP: what a program holds while it waits,
-    "exponentials", "input", or "nothing": it reads its share again, from the cache.
+    "exponentials", or the "input" as it was stored.
     """
     DTYPE = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     EXACT: tl.constexpr = y_ptr.dtype.element_ty == tl.float32
-    program = program_number(words_ptr, rows, shares, STAGE == "together", WIDE)
-    tile, share = program // shares, (program % shares).to(tl.int32)
-    row = tile * ROWS + tl.arange(0, ROWS)
-    column = tl.arange(0, COLUMNS)
-    if AXIS == 1:
-        row, column = row[:, None], column[None, :]
-    else:
-        row, column = row[None, :], column[:, None]
-    column += share * COLUMNS
-    live = (row < rows) & (column < columns * UNIT)
+    program = ticket(words_ptr, STAGE == "together", WIDE)
+    row, column, share, live = tile_of(
+        program, rows, columns, shares, UNIT, AXIS, WIDE, ROWS, COLUMNS
+    )
     x_row = source_rows(row, stride0, stride1, stride2, stride3, size1, size2, size3, LEVELS, UNIT)
-    if WIDE:
-        column = column.to(tl.int64)
-    x_ptrs = x_ptr + x_row + column * column_stride
-    x = tl.load(x_ptrs, mask=live, other=float("-inf"))
+    x = tl.load(x_ptr + x_row + column * column_stride, mask=live, other=float("-inf"))
 
     if STAGE != "finish":
         largest = tl.max(x.to(DTYPE), axis=AXIS, keep_dims=True)
@@ -94,8 +78,6 @@ def softmax_forward_kernel(
         elif STAGE == "together" and KEEP == "exponentials":
             y = grown * (exp_of_difference(base - top, EXACT) * inverse_of(total))
         else:
-            if STAGE == "together" and KEEP == "nothing":
-                x = tl.load(x_ptrs, mask=live, other=float("-inf"))
             y = exp_of_difference(x.to(DTYPE) - top, EXACT) * inverse_of(total)
         y_row = result_rows(row, columns, inner, AXIS == 1, UNIT)
         tl.store(y_ptr + y_row + column * inner, y.to(y_ptr.dtype.element_ty), mask=live)
@@ -106,8 +88,9 @@ def softmax_forward(x: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     y = torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
     if x.numel() == 0:
         return y
-    launch = launch_of(x.shape, x.stride(), dim, x.itemsize, x.is_cuda, forward_plan)
+    device = x.device
+    launch = launch_of(x.shape, x.stride(), dim, x.itemsize, room_on(device), forward_plan)
     if launch is None:
         return softmax_forward(x.contiguous(), dim, dtype)
-    run_on(x.device, softmax_forward_kernel, launch, (x, y))
+    run_on(device, softmax_forward_kernel, launch, (x, y))
     return y
