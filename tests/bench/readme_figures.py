@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from readme_kernels import kernel_figures
+
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 
@@ -156,7 +158,12 @@ def report() -> str:
 
 def with_figures(readme: str) -> str:
     """The README's text with its figures and its report as the result files have them."""
-    for mark, text in (("figures", figures()), ("report", report())):
+    parts = (
+        ("figures", figures()),
+        ("report", report()),
+        ("kernel figures", kernel_figures()),
+    )
+    for mark, text in parts:
         head, rest = readme.split(f"<!-- {mark} -->\n")
         _, tail = rest.split(f"<!-- /{mark} -->\n")
         readme = f"{head}<!-- {mark} -->\n{text}<!-- /{mark} -->\n{tail}"

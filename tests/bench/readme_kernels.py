@@ -1,0 +1,162 @@
+"""The README's tables of the kernels, from ``kernels/bench/results``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[2] / "kernels" / "bench" / "results"
+
+
+def kernel_figures() -> str:
+    """All tables."""
+    parts = [
+        memory_bound("gelu", "GELU, tanh form"),
+        memory_bound("softmax", "Softmax over the last dim"),
+        attention(),
+        gluon_and_cudnn(),
+        attention_memory(),
+        op_cost(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def memory_bound(name: str, title: str) -> str:
+    """Times of every function, and ours as a share of a copy of the same bytes."""
+    cases = read(name)
+    columns = [key for key in ("torch", "torch.compile", "cuda", "triton") if in_any(cases, key)]
+    lines = [
+        f"{title}: µs, and in brackets the share of a copy of the same bytes, timed in the same "
+        f"rounds ({measured_on(cases[0])}; `kernels/bench/figures.py`):",
+        "",
+        f"| case | {' | '.join(columns)} |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
+    for case in cases:
+        rows = by_name(case)
+        lines.append(f"| {case['name']} | {' | '.join(cell(rows.get(key)) for key in columns)} |")
+    return "\n".join(lines)
+
+
+def cell(row: dict[str, Any] | None) -> str:
+    """Median and share of a copy; why not, where there is no time."""
+    if row is None:
+        return ""
+    if row["time"] is None:
+        return "refused"
+    share = "" if row["of_copy"] is None else f" ({row['of_copy']['value']:.2f})"
+    return f"{row['time']['median_us']:.1f}{share}"
+
+
+def attention() -> str:
+    """TFLOP/s of every function."""
+    cases = read("attention")
+    columns = [
+        key for key in ("sdpa fa2", "sdpa cudnn", "flex", "triton", "gluon") if in_any(cases, key)
+    ]
+    lines = [
+        f"Attention, batch x heads x length x dim, bfloat16: nominal TFLOP/s, and how many times "
+        f"faster than FlashAttention-2 in SDPA ({measured_on(cases[0])}; "
+        "`kernels/bench/figures.py`):",
+        "",
+        f"| case | {' | '.join(columns)} |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
+    for case in cases:
+        rows = by_name(case)
+        lines.append(
+            f"| {case['name'].removeprefix('attention ')} | "
+            f"{' | '.join(rate(rows.get(key)) for key in columns)} |"
+        )
+    return "\n".join(lines)
+
+
+def rate(row: dict[str, Any] | None) -> str:
+    """TFLOP/s and ratio."""
+    if row is None:
+        return ""
+    if row["time"] is None:
+        return "refused"
+    return f"{row['roofline']['tflop_s']:.0f} ({row['ratio']['value']:.2f}x)"
+
+
+def gluon_and_cudnn() -> str:
+    """TFLOP/s in turn, and the ratio with its range over the rounds."""
+    found = read("gluon_vs_cudnn")
+    lines = [
+        f"The Hopper kernels beside cuDNN {found['cudnn'] // 10000}.{found['cudnn'] // 100 % 100} "
+        f"through SDPA, {found['rounds']} rounds in changing order on a warm card, bfloat16: "
+        f"TFLOP/s, and cuDNN's time by ours, median, least and most ({found['device']}, torch "
+        f"{found['torch']}, Triton {found['triton']}, {found['date']}; "
+        "`kernels/bench/gluon_vs_cudnn.py`):",
+        "",
+        "| shape | | gluon | cuDNN | FlashAttention-2 | triton | cuDNN / gluon |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for cell in found["cells"]:
+        rates = cell["tflops"]
+        what = f"{cell['pass']}, {'causal' if cell['causal'] else 'full'}"
+        lines.append(
+            f"| {cell['shape']} | {what} | {rates['gluon']:.0f} | {rates['cudnn']:.0f} "
+            f"| {rates['fa2']:.0f} | {rates['triton']:.0f} | {cell['ratio']:.2f} "
+            f"({cell['ratio_min']:.2f} to {cell['ratio_max']:.2f}) |"
+        )
+    return "\n".join(lines)
+
+
+def attention_memory() -> str:
+    """Peak memory of forward and backward."""
+    found = read("attention_memory")
+    peaks = found["peak_bytes"]
+    shape = "x".join(map(str, found["shape"]))
+    return (
+        f"Memory of an attention forward and backward at {shape}, above the inputs: "
+        f"{peaks['triton'] / 2**20:,.0f} MiB, FlashAttention-2 in SDPA "
+        f"{peaks['sdpa fa2'] / 2**20:,.0f} MiB; the score matrix alone would take "
+        f"{found['shape'][0] * found['shape'][1] * found['shape'][2] ** 2 * 2 / 2**30:,.0f} GiB."
+    )
+
+
+def op_cost() -> str:
+    """CPU time of one call."""
+    found = read("op_cost")
+    shown = ("F.gelu", "gelu triton", "gelu cuda", "torch.softmax", "softmax triton", "SDPA")
+    shown += ("flash_attention auto",)
+    lines = [
+        f"CPU time of one call on a small input, µs ({found['device']}, torch {found['torch']}; "
+        "`kernels/bench/op_cost.py`):",
+        "",
+        "| call | without grad | with grad |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {row['no_grad_us']:.1f} | {row['grad_us']:.1f} |"
+        for name, row in found["calls"].items()
+        if name in shown
+    ]
+    return "\n".join(lines)
+
+
+def read(name: str) -> Any:
+    """A result file."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def by_name(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows of a case; ``compile`` and ``torch.compile`` are one."""
+    names = {"compile": "torch.compile"}
+    return {names.get(row["name"], row["name"]): row for row in case["rows"]}
+
+
+def in_any(cases: list[dict[str, Any]], key: str) -> bool:
+    """Whether some case has such a row."""
+    return any(key in by_name(case) for case in cases)
+
+
+def measured_on(case: dict[str, Any]) -> str:
+    """Device, versions and date in words."""
+    where = case["environment"]
+    return (
+        f"{where['device']}, torch {where['torch']}, Triton {where['triton']}, {where['date'][:10]}"
+    )
