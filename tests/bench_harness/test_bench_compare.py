@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from fake_gpu import FakeGpu
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import trainscope as ts
-from trainscope.bench import ceilings, contest
+from trainscope.bench import ceilings, comparing
 from trainscope.bench.ceiling_store import CeilingStore
-from trainscope.bench.first_call import device_of
+from trainscope.bench.device import device_of
 from trainscope.bench.model import Comparison, Measurement
 from trainscope.bench.subject import Subject
 from trainscope.errors import BenchmarkError, ConfigError
@@ -86,6 +88,21 @@ def test_a_wrong_result_gets_no_time_and_is_never_called_again(
 def test_benchmark_raises_where_the_result_is_wrong(x: torch.Tensor) -> None:
     with pytest.raises(BenchmarkError, match="zeros does not give what the reference gives"):
         ts.bench.benchmark(torch.zeros_like, x, reference=torch.exp, name="zeros")
+
+
+def test_one_that_only_has_the_name_of_the_reference_has_to_agree_too(x: torch.Tensor) -> None:
+    def exp(x: torch.Tensor) -> torch.Tensor:
+        return x * 0
+
+    right = partial(torch.exp)  # it has no name of its own
+    for reference, impls in (
+        (torch.exp, {"exp": exp, "right": right}),
+        (right, {"reference": exp, "right": torch.exp}),
+    ):
+        found = ts.bench.compare(impls, (x,), reference=reference, trials=2)
+        assert "largest error" in (found.rows[0].refused or "")
+        assert found["right"].time is not None
+        assert found.reference not in impls
 
 
 def test_one_that_raises_is_told_and_the_others_are_timed(gpu: FakeGpu, x: torch.Tensor) -> None:
@@ -185,7 +202,7 @@ def test_a_time_below_what_the_ceiling_allows_is_not_believable(
     gpu: FakeGpu, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Subject("copy", lambda: gpu.launch(125_000))
-    monkeypatch.setattr(contest, "copy_of", lambda bytes_moved, device: copy)
+    monkeypatch.setattr(comparing, "copy_of", lambda bytes_moved, device: copy)
     impls = {"honest": work(gpu, 100_000), "magic": work(gpu, 90_000)}
     found = ts.bench.compare(
         impls, (x,), reference="honest", bytes_moved=100_000, timer=gpu.timer(), trials=20
@@ -285,7 +302,7 @@ def test_the_device_is_that_of_the_work(monkeypatch: pytest.MonkeyPatch, x: torc
 
 
 def test_a_device_that_is_not_supported_is_told(x: torch.Tensor) -> None:
-    with pytest.raises(ConfigError, match="device meta is not supported; benchmarks run on"):
+    with pytest.raises(ConfigError, match="device 'meta' is not supported; pass cpu, cuda"):
         ts.bench.benchmark(torch.exp, x, device="meta")
 
 

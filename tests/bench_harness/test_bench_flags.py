@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from trainscope.bench.ceilings import roofline
+from trainscope.bench.environment import parsed
 from trainscope.bench.flags import Seen, flags_of
-from trainscope.bench.gpu_state import parsed
 from trainscope.bench.model import GpuState, Roofline
-from trainscope.bench.roofline import roofline
 from trainscope.bench.spread import spread
 
 HONEST = {

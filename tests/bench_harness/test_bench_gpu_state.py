@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainscope.bench import gpu_state
-from trainscope.bench.gpu_state import ask, state_while
+from trainscope.bench import environment
+from trainscope.bench.environment import ask, state_while
 from trainscope.bench.model import GpuState
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
@@ -30,7 +30,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.write_text(OLD_DRIVER)
     file.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(gpu_state, "smi_id", lambda device: "GPU-1234")
+    monkeypatch.setattr(environment, "smi_id", lambda device: "GPU-1234")
     return file
 
 

@@ -7,11 +7,9 @@ from collections.abc import Callable
 import pytest
 from fake_gpu import FakeGpu, launches
 
-from trainscope.bench.first_call import first_call
-from trainscope.bench.subject import Subject
+from trainscope.bench.subject import Subject, first_call
 from trainscope.bench.timers import CpuTimer
-from trainscope.bench.trials import Effort, take
-from trainscope.bench.warm_up import warm_up
+from trainscope.bench.trials import Effort, take, warm_up
 
 
 class Clock:

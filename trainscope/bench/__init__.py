@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainscope.bench.ceilings import ceiling as ceiling
-    from trainscope.bench.contest import compare as compare
-    from trainscope.bench.contest import compare_backward as compare_backward
-    from trainscope.bench.growth import scaling as scaling
+    from trainscope.bench.comparing import compare as compare
+    from trainscope.bench.comparing import compare_backward as compare_backward
     from trainscope.bench.measure import benchmark as benchmark
     from trainscope.bench.model import Comparison as Comparison
     from trainscope.bench.model import Measurement as Measurement
     from trainscope.bench.model import Scaling as Scaling
+    from trainscope.bench.scaling_check import scaling as scaling
 
 _HOME = {
     "Comparison": "model",
@@ -24,9 +24,9 @@ _HOME = {
     "Scaling": "model",
     "benchmark": "measure",
     "ceiling": "ceilings",
-    "compare": "contest",
-    "compare_backward": "contest",
-    "scaling": "growth",
+    "compare": "comparing",
+    "compare_backward": "comparing",
+    "scaling": "scaling_check",
 }
 
 __all__ = [

@@ -10,9 +10,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trainscope.bench.agreement import agreement, expected
-from trainscope.bench.first_call import first_call
 from trainscope.bench.model import Agreement, Flag
-from trainscope.bench.subject import Subject
+from trainscope.bench.subject import Subject, first_call
 from trainscope.errors import BenchmarkError, ConfigError
 
 __all__ = ["Admitted", "admit"]

@@ -7,38 +7,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trainscope.bench.contest import compare, compare_backward
+from trainscope.bench.comparing import compare, compare_backward
 from trainscope.bench.entry_points import Benchmark, cases_of
 from trainscope.bench.model import Comparison
 from trainscope.errors import BenchmarkError, ConfigError
 
-__all__ = ["place_of", "run_case", "select"]
-
-
-def place_of(device: str | None) -> torch.device:
-    """The device of that name; None is the current GPU, the CPU where there is none.
-
-    Raises:
-        ConfigError: the name is none of a device that is here.
-    """
-    usable = torch.cuda.is_available()
-    if device is None:
-        device = "cuda" if usable else "cpu"
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        place = None
-    if place is None or place.type not in ("cuda", "cpu"):
-        raise ConfigError(f"device {device!r} is not supported; pass cpu, cuda or cuda:1")
-    if place.type == "cuda" and not usable:
-        raise ConfigError(f"device {device!r} is not there: this torch sees no GPU; pass cpu")
-    if place.type == "cuda":
-        index = torch.cuda.current_device() if place.index is None else place.index
-        if index >= torch.cuda.device_count():
-            count = torch.cuda.device_count()
-            raise ConfigError(f"device {device!r} is not there: GPUs 0 to {count - 1} are")
-        place = torch.device("cuda", index)
-    return place
+__all__ = ["run_case", "select"]
 
 
 def select(name: str, part: str, place: torch.device) -> list[Benchmark]:

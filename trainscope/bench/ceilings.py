@@ -1,4 +1,4 @@
-"""What this device can do at most: bytes of a plain copy and FLOPs of a matmul, measured once."""
+"""What this device can do at most, in a plain copy and a matmul, and what share of it a time is."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Any, Literal
 import torch
 
 from trainscope.bench.ceiling_store import CeilingStore
-from trainscope.bench.choice import COPY
-from trainscope.bench.cuda_timer import CudaTimer
+from trainscope.bench.device import device_named, timer_on
 from trainscope.bench.environment import device_name
+from trainscope.bench.model import Roofline
 from trainscope.bench.spread import spread
 from trainscope.bench.subject import Subject
-from trainscope.bench.timers import CpuTimer
 from trainscope.bench.trials import Effort, take
 from trainscope.errors import ConfigError
 
-__all__ = ["ceiling", "copy_of"]
+__all__ = ["COPY", "ceiling", "copy_of", "roofline"]
 
 Kind = Literal["copy", "matmul"]
+COPY = "copy"
+"""The name of the plain copy beside the functions of a comparison."""
 
 _COPY_BYTES = {"cuda": 2 << 30, "cpu": 256 << 20}
 """Read and written together: far more than any cache holds."""
@@ -41,11 +42,9 @@ def ceiling(
     precision settings; ``remeasure`` measures now.
 
     Raises:
-        ConfigError: a matmul without a floating-point dtype.
+        ConfigError: a matmul without a floating-point dtype, or a device that is not here.
     """
-    place = torch.device(device)
-    if place.type == "cuda" and place.index is None:
-        place = torch.device("cuda", torch.cuda.current_device())
+    place = device_named(device)
     if kind == "matmul" and (dtype is None or not dtype.is_floating_point):
         raise ConfigError(
             f"dtype={dtype} has no matmul ceiling; pass a floating-point dtype such as "
@@ -67,6 +66,33 @@ def copy_of(bytes_moved: int, device: torch.device) -> Subject:
     return Subject(COPY, lambda: target.copy_(source))
 
 
+def roofline(
+    time_us: float,
+    *,
+    bytes_moved: int | None,
+    flops: int | None,
+    copy_bytes_s: float | None,
+    matmul_flop_s: float | None,
+) -> Roofline | None:
+    """Return the share of whichever ceiling leaves less room; None where nothing was given.
+
+    time_us: of one call, which moves ``bytes_moved`` bytes and computes ``flops`` operations. The
+    ceilings are bytes and operations a second, as ``ceiling`` returns them.
+    """
+    memory_us = bytes_moved / copy_bytes_s * 1e6 if bytes_moved and copy_bytes_s else 0.0
+    compute_us = flops / matmul_flop_s * 1e6 if flops and matmul_flop_s else 0.0
+    least_us = max(memory_us, compute_us)
+    if least_us == 0:
+        return None
+    return Roofline(
+        bound="memory" if memory_us >= compute_us else "compute",
+        least_us=least_us,
+        share=least_us / time_us,
+        gb_s=bytes_moved / time_us / 1e3 if bytes_moved else None,
+        tflop_s=flops / time_us / 1e6 if flops else None,
+    )
+
+
 def _copy(device: torch.device) -> float:
     moved = _COPY_BYTES[device.type]
     return moved / _median_s(copy_of(moved, device), device)
@@ -83,8 +109,7 @@ def _matmul(device: torch.device, dtype: Any) -> float:
 
 
 def _median_s(subject: Subject, device: torch.device) -> float:
-    timer = CudaTimer(device) if device.type == "cuda" else CpuTimer()
-    (taken,) = take([subject], timer, _EFFORT)
+    (taken,) = take([subject], timer_on(device), _EFFORT)
     return spread(taken.times_ns).median_us / 1e6
 
 

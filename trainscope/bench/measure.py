@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from trainscope.bench.agreement import agreement, expected
+from trainscope.bench.device import timer_for
 from trainscope.bench.environment import environment
-from trainscope.bench.first_call import first_call, timer_for
 from trainscope.bench.model import Agreement, Cache, Measurement
 from trainscope.bench.outcome import measured, state_of, work_of
-from trainscope.bench.subject import forward_of
+from trainscope.bench.subject import first_call, forward_of
 from trainscope.bench.timers import Timer
 from trainscope.bench.trials import Effort, take
 from trainscope.errors import BenchmarkError, ConfigError

@@ -10,13 +10,12 @@ from typing import Any, Literal
 import torch
 from torch.utils import _pytree as pytree
 
-from trainscope.bench.ceilings import ceiling
+from trainscope.bench.ceilings import ceiling, roofline
 from trainscope.bench.cuda_timer import LONG_CPU_NS
 from trainscope.bench.dispatch_cost import ops_ns
+from trainscope.bench.environment import state_while
 from trainscope.bench.flags import Seen, flags_of, leaves_work_behind
-from trainscope.bench.gpu_state import state_while
 from trainscope.bench.model import Environment, GpuState, Measurement, WarmUp
-from trainscope.bench.roofline import roofline
 from trainscope.bench.spread import spread
 from trainscope.bench.subject import Subject
 from trainscope.bench.timers import Timer

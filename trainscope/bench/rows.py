@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainscope.bench.admission import Admitted
-from trainscope.bench.choice import COPY
+from trainscope.bench.ceilings import COPY
 from trainscope.bench.environment import environment
 from trainscope.bench.model import Environment, Measurement, Ratio
 from trainscope.bench.outcome import Work, by_the_host, measured, state_of

@@ -1,10 +1,11 @@
-"""What is timed: one call, and what has to be done before it that is not."""
+"""What is timed: one call, what has to be done before it that is not, and its first time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from trainscope.errors import ConfigError
 
-__all__ = ["Subject", "backward_of", "forward_of"]
+__all__ = ["Subject", "backward_of", "first_call", "forward_of"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,26 @@ def backward_of(name: str, fn: Callable[..., Any], inputs: Sequence[Any]) -> Sub
         return torch.autograd.grad(outputs, leaves, with_grads, allow_unused=True)
 
     return Subject(name, call, prepare)
+
+
+def first_call(subject: Subject, clock: Callable[[], int] = perf_counter_ns) -> tuple[Any, int]:
+    """Call it once, with no warm-up before and no sync before the clock is read.
+
+    Returns the output and the nanoseconds until the call returned: what a naive benchmark claims.
+    """
+    if subject.prepare is not None:
+        subject.prepare()
+    _drain()
+    began = clock()
+    output = subject.call()
+    took_ns = clock() - began
+    _drain()
+    return output, took_ns
+
+
+def _drain() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def _differentiable(name: str, output: Any) -> list[torch.Tensor]:

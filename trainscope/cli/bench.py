@@ -80,11 +80,12 @@ def _run(
     """Whether every function of every case got a time that is believable."""
     from rich.console import Console
 
-    from trainscope.bench.cases import place_of, run_case, select
+    from trainscope.bench.cases import run_case, select
+    from trainscope.bench.device import device_named
     from trainscope.bench.table import show, text_of
     from trainscope.errors import BenchmarkError
 
-    place = place_of(device)
+    place = device_named(device)
     cases: list[Benchmark] = select(name, part, place)
     if remeasure:
         _remeasure(place)

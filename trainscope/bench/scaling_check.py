@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainscope.bench.device import timer_for
 from trainscope.bench.environment import environment
-from trainscope.bench.first_call import first_call, timer_for
 from trainscope.bench.measure import effort
 from trainscope.bench.model import Cache, Scaling, ScalingPoint
 from trainscope.bench.outcome import times_of
-from trainscope.bench.subject import Subject
+from trainscope.bench.subject import Subject, first_call
 from trainscope.bench.time_text import time_text
 from trainscope.bench.timers import Timer
 from trainscope.bench.trials import take

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from time import perf_counter_ns
 from typing import Any
 
 import torch
 
 from trainscope.bench.admission import admit
-from trainscope.bench.ceilings import copy_of
-from trainscope.bench.choice import Impls, Reference, chosen_baseline, chosen_reference
-from trainscope.bench.first_call import timer_for
+from trainscope.bench.ceilings import COPY, copy_of
+from trainscope.bench.device import timer_for
 from trainscope.bench.measure import effort
 from trainscope.bench.model import Cache, Comparison
 from trainscope.bench.outcome import work_of
@@ -20,8 +20,12 @@ from trainscope.bench.rows import results
 from trainscope.bench.subject import Subject, backward_of, forward_of
 from trainscope.bench.timers import Timer
 from trainscope.bench.trials import take
+from trainscope.errors import ConfigError
 
 __all__ = ["compare", "compare_backward"]
+
+Impls = Mapping[str, Callable[..., Any]]
+Reference = str | Callable[..., Any]
 
 
 def compare(
@@ -109,8 +113,8 @@ def _compare(
     reference: Reference,
     options: _Options,
 ) -> Comparison:
-    reference_name, reference_fn = chosen_reference(impls, reference)
-    baseline = chosen_baseline(impls, reference_name, options.baseline)
+    reference_name, reference_fn = _chosen_reference(impls, reference)
+    baseline = _chosen_baseline(impls, reference_name, options.baseline)
     wanted = effort(options.trials, options.seconds)
     admitted, output = admit(
         [subject_of(name, fn, inputs) for name, fn in impls.items()],
@@ -143,3 +147,42 @@ def _copy(bytes_moved: int | None, timer: Timer) -> Subject | None:
         return copy_of(bytes_moved, timer.device)
     except torch.OutOfMemoryError:
         return None
+
+
+def _chosen_reference(impls: Impls, reference: Reference) -> tuple[str, Callable[..., Any]]:
+    """The reference's name and function.
+
+    Raises:
+        ConfigError: there are no functions, one has the copy's name, or the reference is unknown.
+    """
+    if not impls:
+        raise ConfigError("impls is empty; pass at least one function by its name")
+    if COPY in impls:
+        raise ConfigError(f"impls holds {COPY!r}, the name of the plain copy; choose another")
+    if isinstance(reference, str):
+        return reference, impls[_known(impls, "reference", reference)]
+    for name, fn in impls.items():
+        if fn is reference:
+            return name, fn
+    name = getattr(reference, "__name__", "reference")
+    # one of impls may be called so and is not it: it has to agree like any other
+    return f"{name} (reference)" if name in impls else name, reference
+
+
+def _chosen_baseline(impls: Impls, reference_name: str, baseline: str | None) -> str:
+    """The name that is given, else the reference where it is one of the functions, else the first.
+
+    Raises:
+        ConfigError: the name is none of the functions.
+    """
+    if baseline is not None:
+        return _known(impls, "baseline", baseline)
+    return reference_name if reference_name in impls else next(iter(impls))
+
+
+def _known(impls: Impls, argument: str, name: str) -> str:
+    if name in impls:
+        return name
+    near = get_close_matches(name, impls, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(f"{argument}={name!r} is none of impls: {', '.join(impls)}{hint}")
