@@ -100,7 +100,7 @@ def short(result: Comparison) -> str:
 
 
 def memory() -> dict[str, Any]:
-    """Peak memory of a forward and a backward, above the inputs, of ours and of FlashAttention-2."""
+    """Peak memory of a forward and a backward above the inputs: ours, and FlashAttention-2."""
 
     def fa2(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):

@@ -1,8 +1,9 @@
 """Registers an op with torch: its schema, what runs, its fake and its gradient.
 
-An op is defined with ``Library.define`` and not with ``torch.library.custom_op``: a call costs
-about 3 us less (kernels/bench/results/op_cost.json), and activation checkpointing, FSDP, export
-and ``torch.compile(fullgraph=True)`` see it by its name just the same.
+What ``define`` returns calls the op. In plain eager code it goes straight to what runs: the way
+through the dispatcher and back into Python costs several times as much as allocating the output.
+A mode, transform, tracer, profiler or tensor subclass is met, so activation checkpointing, FSDP,
+export and ``torch.compile(fullgraph=True)`` see the op by its name.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 __all__ = ["NAMESPACE", "define", "define_backward"]
 
@@ -19,9 +21,12 @@ NAMESPACE = "trainscope_kernels"
 _library = torch.library.Library(NAMESPACE, "DEF")
 
 Op = Callable[..., Any]
-PLAIN = (Tensor, torch.nn.Parameter)
-below_autograd = torch._C._AutoDispatchBelowAutograd
 _modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_tracer = torch._C._get_tracing_state
+_profiling = torch._C._autograd._profiler_enabled
+_is_compiling = torch.compiler.is_compiling
+_is_zerotensor = torch._is_zerotensor
 _transform = torch._C._functorch.peek_interpreter_stack
 
 
@@ -42,9 +47,10 @@ def define(
     backward(ctx, *grads): one gradient or None for each argument.
     """
     name, op = _register(schema, run, fake)
+    places = _tensor_places(op)
 
     def forward(ctx: Any, *arguments: Any) -> Any:
-        outputs = _below_autograd(op, run, arguments)
+        outputs = _below_autograd(op, run, places, arguments)
         save(ctx, arguments, outputs)
         return outputs
 
@@ -54,9 +60,10 @@ def define(
 def define_backward(schema: str, *, run: Op, fake: Op, of: str) -> Op:
     """Define the gradient op of the op named ``of``; differentiating it again raises."""
     name, op = _register(schema, run, fake)
+    places = _tensor_places(op)
 
     def forward(ctx: Any, *arguments: Any) -> Any:
-        return _below_autograd(op, run, arguments)
+        return _below_autograd(op, run, places, arguments)
 
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError(
@@ -75,42 +82,77 @@ def _register(schema: str, run: Op, fake: Op) -> tuple[str, Op]:
     return name, getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
-def _below_autograd(op: Op, run: Op, arguments: tuple[Any, ...]) -> Any:
-    """What the op does below autograd; plain tensors spare the second way through the dispatcher.
-
-    Whatever may stand in between (a dispatch mode, a functorch transform, a tensor subclass, a
-    lazy negation, a tensor of zeros without memory) is met on that way, so it is taken where there
-    is any.
-    """
-    if not _modes() and _transform() is None:
-        for each in arguments:
-            if isinstance(each, Tensor) and not _is_plain(each):
-                break
-        else:
-            with below_autograd():
-                return run(*arguments)
-    with below_autograd():
-        return op(*arguments)
-
-
-def _is_plain(x: Tensor) -> bool:
-    return type(x) in PLAIN and not x.is_meta and not x.is_neg() and not torch._is_zerotensor(x)
-
-
-def _record_with(name: str, op: Op, run: Op, forward: Op, backward: Op) -> Op:
-    """Make autograd record ``op`` through one autograd.Function of its own."""
-    recorded = type(
+def _record_with(name: str, op: Any, run: Op, forward: Op, backward: Op) -> Op:
+    """Make autograd record ``op`` through one autograd.Function; return what calls it."""
+    recorded: Any = type(
         f"{name}_recorded",
         (torch.autograd.Function,),
         {"forward": staticmethod(forward), "backward": staticmethod(backward)},
     )
+    places = _tensor_places(op)
 
-    def below_or_recorded(*arguments: Any) -> Any:
+    def with_autograd(*arguments: Any) -> Any:
         if torch.is_grad_enabled():
-            for each in arguments:
-                if isinstance(each, torch.Tensor) and each.requires_grad:
-                    return recorded.apply(*arguments)  # type: ignore[attr-defined]
-        return _below_autograd(op, run, arguments)
+            for place in places:
+                each = arguments[place]
+                if each is not None and each.requires_grad:
+                    return recorded.apply(*arguments)
+        return _below_autograd(op, run, places, arguments)
 
-    _library.impl(name, below_or_recorded, "Autograd")
-    return op
+    _library.impl(name, with_autograd, "Autograd")
+
+    def call(*arguments: Any) -> Any:
+        """The op; where nobody could see the difference, without torch's dispatcher."""
+        if _is_compiling() or not _nobody_watches() or not _all_plain(places, arguments):
+            return op(*arguments)
+        if torch.is_grad_enabled():
+            for place in places:
+                each = arguments[place]
+                if each is not None and each.requires_grad:
+                    return recorded.apply(*arguments)
+        return run(*arguments)
+
+    return call
+
+
+def _tensor_places(op: Any) -> tuple[int, ...]:
+    """Which of the op's arguments are tensors, or None."""
+    return tuple(
+        place for place, each in enumerate(op._schema.arguments) if "Tensor" in str(each.type)
+    )
+
+
+def _below_autograd(op: Op, run: Op, places: tuple[int, ...], arguments: tuple[Any, ...]) -> Any:
+    """What the op does below autograd; plain tensors spare the dispatcher's second round."""
+    if not _modes() and _transform() is None and _all_plain(places, arguments):
+        return run(*arguments)
+    with torch._C._AutoDispatchBelowAutograd():
+        return op(*arguments)
+
+
+def _nobody_watches() -> bool:
+    """Whether no mode, transform, tracer or profiler is on, which has to be told of each op."""
+    return (
+        not _modes()
+        and not _function_modes()
+        and _transform() is None
+        and _tracer() is None
+        and not _profiling()
+    )
+
+
+def _all_plain(places: tuple[int, ...], arguments: tuple[Any, ...]) -> bool:
+    """Whether the dispatcher has nothing to do for these tensors.
+
+    It unwraps subclasses, carries out lazy negations, and gives memory to zeros that have none.
+    """
+    for place in places:
+        x = arguments[place]
+        if x is not None and (
+            (type(x) is not Tensor and type(x) is not Parameter)
+            or x.is_meta
+            or x.is_neg()
+            or _is_zerotensor(x)
+        ):
+            return False
+    return True

@@ -34,6 +34,7 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> FakeTensorMode:
     monkeypatch.setattr(op, "triton_reason", lambda device: None)
     monkeypatch.setattr(op, "require_triton", lambda device: None)
     monkeypatch.setattr(op, "attention_op", stop)
+    monkeypatch.setattr(op, "GLUON_FROM", 0)
     monkeypatch.setattr(varlen, "attention_op", stop)
     return FakeTensorMode()
 
@@ -106,6 +107,16 @@ def test_what_the_table_has_is_taken_by_auto_and_by_name(hopper: FakeTensorMode,
         assert impl_of(qkv, **settings) == "gluon"
         assert impl_of(qkv, **settings, impl="gluon") == "gluon"
         assert impl_of(qkv, **settings, impl="triton") == "triton"
+
+
+def test_auto_leaves_short_sequences_to_triton(
+    hopper: FakeTensorMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(op, "GLUON_FROM", 512)
+    with hopper:
+        assert impl_of(tensors(length=511)) == "triton"
+        assert impl_of(tensors(length=512)) == "gluon"
+        assert impl_of(tensors(length=511), impl="gluon") == "gluon"
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -81,3 +81,40 @@ def test_a_subclass_sees_the_op(x: torch.Tensor) -> None:
 
     torch.testing.assert_close(gelu(Wrapped(x), impl="reference"), expected(x))
     assert seen == ["trainscope_kernels::gelu"]
+
+
+def test_a_profiler_sees_the_op(x: torch.Tensor) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        gelu(x, impl="reference")
+    names = [event.name for event in profile.events() or ()]
+    assert "trainscope_kernels::gelu" in names
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
+def test_a_function_mode_and_a_tracer_see_the_op(x: torch.Tensor) -> None:
+    seen = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        gelu(x, impl="reference")
+    assert any("trainscope_kernels" in name for name in seen)
+    traced = torch.jit.trace(lambda x: gelu(x, impl="reference"), (x,))
+    assert "trainscope_kernels::gelu" in str(traced.graph)
+    torch.testing.assert_close(traced(-x), expected(-x))
+
+
+def test_plain_code_goes_straight_to_what_runs(
+    x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = torch.ops.trainscope_kernels.gelu.default
+    monkeypatch.setattr(
+        type(op), "__call__", lambda *_: pytest.fail("the dispatcher was asked"), raising=True
+    )
+    leaf = x.clone().requires_grad_()
+    gelu(x, impl="reference")
+    gelu(leaf, impl="reference").sum().backward()
+    assert leaf.grad is not None

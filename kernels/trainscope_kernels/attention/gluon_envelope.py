@@ -14,7 +14,8 @@
 | memory | inner stride 1, the others multiples of 16 bytes and not 0 | the same |
 | deterministic=True | yes, the forward always is | no: dQ is summed by atomics |
 
-What is outside is refused where "gluon" was asked for by name, and "auto" then takes "triton".
+What is outside is refused where "gluon" was asked for by name, and "auto" then takes "triton"; it
+does so too for fewer than ``op.GLUON_FROM`` queries, where a launch costs more than it saves.
 Copied first, since torch.compile cannot know of them here: a tensor whose address is not a multiple
 of 16 bytes (a view from inside a row), and an incoming gradient of another layout than the table's.
 """

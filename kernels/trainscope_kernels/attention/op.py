@@ -24,6 +24,10 @@ from trainscope_kernels.registry import define, define_backward
 
 __all__ = ["attention_op", "flash_attention", "gluon_or", "in_autocast_dtype", "pick_impl"]
 
+GLUON_FROM = 512
+"""Queries from which on "auto" looks at Gluon. Its four tensor maps are made anew in each launch,
+which costs more CPU time than a short sequence takes on the GPU; at 512 it ties with cuDNN."""
+
 
 def flash_attention(
     q: torch.Tensor,
@@ -77,7 +81,7 @@ def flash_attention(
         left, right, from_end = band_of(causal, window, q.shape[2] == k.shape[2])
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else number_of("scale", scale, 1.0)
     cap = 0.0 if softcap is None else number_of("softcap", softcap, 0.0)
-    if impl == "auto" or impl == "gluon":
+    if impl == "gluon" or (impl == "auto" and q.shape[2] >= GLUON_FROM):
         refusal = gluon_refusal(
             q,
             k,
