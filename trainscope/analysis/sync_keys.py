@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from trainscope.analysis.gpu_branches import never_with_gpu
 from trainscope.analysis.steps import time_steps
@@ -12,7 +11,7 @@ from trainscope.trace.paths import relative_path
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
 
-__all__ = ["KeyedSync", "SyncKey", "keyed_syncs", "same_file"]
+__all__ = ["KeyedSync", "SyncKey", "keyed_syncs"]
 
 IN_THE_LOOP = ("training", "between")
 EVERYWHERE = ("setup", "training", "between", "teardown")
@@ -63,13 +62,6 @@ def keyed_syncs(trace: Trace) -> tuple[KeyedSync, ...]:
         grouped.setdefault(each.key, []).append(each)
     merged = [_over_ranks(group) for group in grouped.values()]
     return tuple(sorted(merged, key=lambda sync: (-(sync.per_step or sync.count), sync.key)))
-
-
-def same_file(one: str, other: str) -> bool:
-    """Whether two paths may name one file seen from two directories: one ends with the other."""
-    a, b = (PurePosixPath(path.replace("\\", "/")).parts for path in (one, other))
-    shorter = min(len(a), len(b))
-    return a[-shorter:] == b[-shorter:]
 
 
 def _of_rank(trace: Trace) -> Iterable[KeyedSync]:

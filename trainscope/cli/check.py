@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trainscope.cli.output import error_line, show_any_character
 from trainscope.cli.report_format import TextFormat
 
 __all__ = ["check"]
@@ -34,33 +35,52 @@ def check(
     `allow_sync` are not looked at. Budgets are edited in the file: step_ms, syncs_per_step,
     blocked_ms_per_step, gpu_idle_ms_per_step.
     """
+    from trainscope.errors import TrainscopeError
+
+    show_any_character()
+    try:
+        if update:
+            _update(run_dir, baseline, format)
+            return
+        passed = _hold(run_dir, baseline, format)
+    except TrainscopeError as error:
+        error_line("check", error)
+        raise typer.Exit(2) from None
+    if not passed:
+        raise typer.Exit(1)
+
+
+def _update(run_dir: Path, baseline: Path, format: TextFormat) -> None:
     from trainscope import api
-    from trainscope.errors import ConfigError, TrainscopeError
-    from trainscope.report.gate.baseline import read_baseline, write_baseline
-    from trainscope.report.gate.judge import judge, updated
+    from trainscope.errors import ConfigError
+    from trainscope.report.gate.baseline_file import read_baseline, write_baseline
+    from trainscope.report.gate.judge import updated
+    from trainscope.report.text_parts import plain
+
+    if format is TextFormat.json:
+        raise ConfigError("--update judges nothing that --format json could show: leave one out")
+    known = read_baseline(baseline)
+    new = updated(api.load(run_dir), known)
+    write_baseline(baseline, new)
+    typer.echo(plain(f"{baseline}: {len(new.syncs)} known sync(s) written"))
+
+
+def _hold(run_dir: Path, baseline: Path, format: TextFormat) -> bool:
+    """Print the judgement; whether the run passed."""
+    from trainscope import api
+    from trainscope.errors import ConfigError
+    from trainscope.report import json
+    from trainscope.report.gate.baseline_file import read_baseline
+    from trainscope.report.gate.judge import judge
     from trainscope.report.gate.text import render
 
-    try:
-        known = read_baseline(baseline) if baseline.exists() else None
-        if known is None and not update:
-            raise ConfigError(
-                f"--baseline {baseline} does not exist: write it from this run with --update, "
-                "read it, and commit it"
-            )
-        trace = api.load(run_dir)
-        if update:
-            new = updated(trace, known)
-            write_baseline(baseline, new)
-            typer.echo(f"{baseline}: {len(new.syncs)} known sync(s) written")
-            return
-        assert known is not None
-        judgement = judge(trace, api.analyze(trace), known)
-    except TrainscopeError as error:
-        typer.echo(f"trainscope check: {error}", err=True)
-        raise typer.Exit(2) from None
-    if format is TextFormat.json:
-        typer.echo(judgement.model_dump_json(indent=2))
-    else:
-        typer.echo(render(judgement), nl=False)
-    if not judgement.passed:
-        raise typer.Exit(1)
+    known = read_baseline(baseline)
+    if known is None:
+        raise ConfigError(
+            f"--baseline {baseline} does not exist: write it from this run with --update, "
+            "read it, and commit it"
+        )
+    trace = api.load(run_dir)
+    judgement = judge(trace, api.analyze(trace), known)
+    typer.echo(json.render(judgement) if format is TextFormat.json else render(judgement), nl=False)
+    return judgement.passed

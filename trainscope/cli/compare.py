@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from trainscope.cli.output import error_line, show_any_character
 from trainscope.cli.report_format import TextFormat
 
 __all__ = ["compare"]
@@ -26,15 +27,17 @@ def compare(
 
     from trainscope import api
     from trainscope.errors import TrainscopeError
+    from trainscope.report import json
     from trainscope.report.compare import text
 
+    show_any_character()
     try:
         comparison = api.compare(api.load(before), api.load(after))
     except TrainscopeError as error:
-        typer.echo(f"trainscope compare: {error}", err=True)
+        error_line("compare", error)
         raise typer.Exit(2) from None
     if format is TextFormat.json:
-        typer.echo(comparison.model_dump_json(indent=2))
+        typer.echo(json.render(comparison), nl=False)
     elif sys.stdout.isatty():
         text.show(comparison, Console())
     else:

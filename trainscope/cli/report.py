@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainscope.cli.output import error_line, show_any_character
+
 if TYPE_CHECKING:
     from trainscope.trace.trace import Trace
 
@@ -50,6 +52,7 @@ def report(
     from trainscope.errors import TrainscopeError
     from trainscope.report import json, text
 
+    show_any_character()
     try:
         trace = _load(path)
         if format is Format.html:
@@ -60,7 +63,7 @@ def report(
             return
         made = api.analyze(trace, step_ms=step_ms)
     except TrainscopeError as error:
-        typer.echo(f"trainscope report: {error}", err=True)
+        error_line("report", error)
         raise typer.Exit(2) from None
     if output is not None or format is Format.json:
         _put(output, json.render(made) if format is Format.json else text.render(made))
@@ -104,10 +107,10 @@ def _write(output: Path, rendered: str) -> None:
     try:
         output.write_text(rendered, encoding="utf-8")
     except OSError as error:
-        typer.echo(
-            f"trainscope report: --output {output} cannot be written: {error.strerror}; "
-            "name a file in a directory that exists",
-            err=True,
+        error_line(
+            "report",
+            f"--output {output} cannot be written: {error.strerror}; name a file in a directory "
+            "that exists",
         )
         raise typer.Exit(2) from None
 

@@ -1,4 +1,4 @@
-"""The report as JSON, in the order of its schema, rounded for readers."""
+"""A report, a comparison or a judgement as JSON: in its schema's order, rounded for readers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from trainscope.report.model import Report
+from pydantic import BaseModel
 
 __all__ = ["render"]
 
@@ -14,9 +14,9 @@ _DIGITS = 6
 """Significant digits: more than any clock here is good for."""
 
 
-def render(report: Report) -> str:
+def render(result: BaseModel) -> str:
     """One JSON object, two spaces a level, ending in a newline; no NaN: such a number is null."""
-    return json.dumps(_rounded(report.model_dump()), indent=2, allow_nan=False) + "\n"
+    return json.dumps(_rounded(result.model_dump()), indent=2, allow_nan=False) + "\n"
 
 
 def _rounded(value: Any) -> Any:

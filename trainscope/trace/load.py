@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainscope.errors import TraceError
+from trainscope.errors import RunDirectoryError, TraceError
 from trainscope.trace.captured import load_file, load_folder, recordings_in, torch_traces_in
 from trainscope.trace.read_run import read_run
 from trainscope.trace.torch_trace.source import Progress
@@ -24,6 +24,14 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> T
     directory, and TraceError for a file that is no trace.
     """
     given = Path(path)
+    try:
+        return _load(given, progress)
+    except OSError as error:  # a name too long, a folder that may not be read, a disk that fails
+        place = given if error.filename is None else error.filename
+        raise RunDirectoryError(f"{place} cannot be read: {error.strerror or error}") from error
+
+
+def _load(given: Path, progress: Progress | None) -> Trace:
     if given.is_file() and given.name != "run.json":
         return load_file(given, progress)
     if given.is_dir() and not _is_of_a_run(given):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
 
 from trainscope.errors import RunDirectoryError, TraceError
 from trainscope.trace.captures import CaptureState
 from trainscope.trace.counts import Counts
+from trainscope.trace.json_file import MISSING, decode, read_json, size_of
 from trainscope.trace.metrics import MetricsState
 from trainscope.trace.noted_waits import NotedWait
 from trainscope.trace.ranges import ROW_BYTES, ROW_FIELDS, Ranges
@@ -27,7 +26,6 @@ from trainscope.trace.window import Window
 
 __all__ = ["read_run"]
 
-_MISSING = object()
 _CHUNK_ROWS = 1 << 15
 """Rows turned into columns at a time: about a megabyte, which stays in the cache."""
 State = TypeVar("State")
@@ -71,33 +69,38 @@ def _rank_numbers(root: Path) -> list[int]:
 
 
 def _read_info(path: Path) -> RunInfo:
-    data = _read_json(path)
+    data = read_json(path)
     version = data.get("schema_version") if isinstance(data, dict) else None
     if isinstance(version, int) and version > RUN_SCHEMA_VERSION:
         raise RunDirectoryError(
             f"{path} has schema_version {version}; this trainscope reads up to "
             f"{RUN_SCHEMA_VERSION}: install a newer one"
         )
-    return _decode(RunInfo, data, path)
+    info = decode(RunInfo, data, path)
+    if info.source != "run":
+        raise RunDirectoryError(
+            f"{path} at source: it holds {info.source!r:.80}, and a run directory's is 'run'"
+        )
+    return info
 
 
 def _read_rank(root: Path, rank: int, info: RunInfo) -> Trace:
     folder = root / f"rank{rank}"
     ranges, notes = _read_ranges(folder / "ranges.i64")
-    names = _decode(list[str], _read_json(folder / "names.json", []), folder / "names.json")
+    names = decode(list[str], read_json(folder / "names.json", []), folder / "names.json")
     if len(ranges) and ranges.name_id.max() >= len(names):
         notes.append(f"rank{rank}/names.json lacks names of ranges, shown as ?: killed mid-write?")
     syncs_path = folder / "syncs.json"
-    syncs = _read_json(syncs_path)
+    syncs = read_json(syncs_path)
     sites: list[SyncSite] = []
     detector = None
-    if syncs is _MISSING:
+    if syncs is MISSING:
         notes.append(f"rank{rank}/syncs.json is missing: killed before it was first saved?")
     elif not isinstance(syncs, dict):
         raise RunDirectoryError(f"{syncs_path} holds no JSON object, but {type(syncs).__name__}")
     else:
-        sites = _decode(list[SyncSite], syncs.get("sites", []), syncs_path, "sites")
-        detector = _decode(DetectorState, syncs.get("detector", {}), syncs_path, "detector")
+        sites = decode(list[SyncSite], syncs.get("sites", []), syncs_path, "sites")
+        detector = decode(DetectorState, syncs.get("detector", {}), syncs_path, "detector")
     captures = _read_state(folder / "captures.json", CaptureState)
     windows, damaged = _read_windows(folder, captures)
     notes += damaged
@@ -113,13 +116,13 @@ def _read_rank(root: Path, rank: int, info: RunInfo) -> Trace:
         captures=captures,
         windows=windows,
         noted_waits=tuple(_read_noted(folder / "window_waits.json")),
-        counts=_decode(Counts, _read_json(folder / "counts.json", {}), folder / "counts.json"),
+        counts=decode(Counts, read_json(folder / "counts.json", {}), folder / "counts.json"),
         notes=tuple(notes),
     )
 
 
 def _read_noted(path: Path) -> list[NotedWait]:
-    return _decode(list[NotedWait], _read_json(path, []), path)
+    return decode(list[NotedWait], read_json(path, []), path)
 
 
 def _read_windows(
@@ -141,7 +144,7 @@ def _read_ranges(path: Path) -> tuple[Ranges, list[str]]:
     """The whole rows of the file and notes on what is not whole."""
     place = f"{path.parent.name}/{path.name}"
     try:
-        size = path.stat().st_size
+        size = size_of(path)
     except FileNotFoundError:
         if (path.parent / "counts.json").exists():  # written when the rows are: there were none
             return Ranges.of([]), []
@@ -174,27 +177,5 @@ def _check_rows(path: Path, begin: int, table: NDArray[np.int64]) -> None:
 
 def _read_state(path: Path, kind: type[State]) -> State | None:
     """The state in a file, None where it is missing."""
-    data = _read_json(path)
-    return None if data is _MISSING else _decode(kind, data, path)
-
-
-def _read_json(path: Path, default: object = _MISSING) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return default
-    except (ValueError, RecursionError) as error:
-        raise RunDirectoryError(f"{path} is not JSON: {error}") from error
-    except OSError as error:
-        raise RunDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _decode(kind: Any, data: object, path: Path, where: str = "") -> Any:
-    try:
-        return TypeAdapter(kind).validate_python(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in (where, *first["loc"]) if part != "") or "top level"
-        raise RunDirectoryError(
-            f"{path} at {place}: {first['msg']}, but it holds {first['input']!r:.80}"
-        ) from error
+    data = read_json(path)
+    return None if data is MISSING else decode(kind, data, path)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 __all__ = ["DetectorState", "SyncSite"]
+
+Whole = Annotated[int, Field(ge=0, lt=2**63)]
+"""What a count and a time in nanoseconds may be; checked where a file is read."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class SyncSite:
     """The reason given to ``allow_sync``, or None."""
     file: str
     """Absolute path, or a name such as ``<stdin>``."""
-    line: int
+    line: Whole
     function: str
     source: str
     """The source line, stripped; empty when it cannot be read."""
@@ -38,18 +44,18 @@ class SyncSite:
 
     ``between`` is outside the steps after the first and before the last.
     """
-    count: int
+    count: Whole
     """Waits over the whole program."""
     counted_internally: bool
     """True for a ``print`` and its like: one call makes many internal reads, counted as one."""
-    timed: int
+    timed: Whole
     """How many of them were timed; the debug mode's own warnings carry no start."""
-    blocked_ns_total: int
+    blocked_ns_total: Whole
     """Sum over the timed waits, in nanoseconds."""
-    blocked_ns_median: int | None
+    blocked_ns_median: Whole | None
     """Median over the timed waits, in nanoseconds; None when none was timed."""
     advice: str
-    steps: int = 0
+    steps: Whole = 0
     """Distinct steps it was seen in; 0 where that was not counted."""
 
 

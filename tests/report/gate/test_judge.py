@@ -10,7 +10,8 @@ from made_runs import ITEM, MS, site, step_rows, trace
 from trainscope.errors import ConfigError
 from trainscope.report.build import build
 from trainscope.report.gate.baseline import Baseline, Budgets
-from trainscope.report.gate.judge import Judgement, judge, updated
+from trainscope.report.gate.judge import judge, updated
+from trainscope.report.gate.judgement import Judgement
 from trainscope.report.gate.text import render
 from trainscope.trace.syncs import DetectorState, SyncSite
 from trainscope.trace.trace import Trace

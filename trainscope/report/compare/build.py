@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 from trainscope.analysis.captured_steps import captured_step_ns
 from trainscope.analysis.change import Change, change_of_medians
 from trainscope.analysis.examined import best_window
+from trainscope.analysis.paired_keys import paired_keys
 from trainscope.analysis.steps import time_phases, time_steps
 from trainscope.analysis.sync_keys import KeyedSync, SyncKey, keyed_syncs
 from trainscope.analysis.window_steps import find_steps
 from trainscope.report.build import build
+from trainscope.report.compare.likeness import (
+    both_watched,
+    notes,
+    same_profiler,
+    same_source,
+    same_times,
+)
 from trainscope.report.compare.model import Comparison, Row, Side, SyncChange, TimeChange
 from trainscope.report.compare.verdict import verdict
 from trainscope.report.model import Report
@@ -22,6 +30,7 @@ from trainscope.trace.trace import Trace
 __all__ = ["compare"]
 
 NS_PER_MS = 1e6
+SYNC_CODES = "TS1"
 OTHER_RATE = 1.2
 """From this factor on a sync of both is said to come more or less often."""
 MOST_OPERATORS = 12
@@ -35,8 +44,9 @@ def compare(before: Trace, after: Trace) -> Comparison:
     syncs = _syncs(before, after)
     new = [each for each in syncs if not each.lines_before]
     gone = [each for each in syncs if not each.lines_after]
-    findings = [{f"{each.code} {each.title}" for each in report.findings} for report in reports]
-    notes = list(_notes(before, after, reports, step))
+    findings = _findings(before, reports[0]), _findings(after, reports[1])
+    if not same_source(before, after):
+        findings = set[str](), set[str]()
     return Comparison(
         before=_side(before, reports[0]),
         after=_side(after, reports[1]),
@@ -44,19 +54,19 @@ def compare(before: Trace, after: Trace) -> Comparison:
             step,
             new,
             gone,
-            comparable=not _unlike(before, after),
-            watched=_is_watched(before) and _is_watched(after),
+            comparable=same_times(before, after),
+            watched=both_watched(before, after),
         ),
         step=step,
         phases=list(_phases(before, after)),
         idle=list(_idle(*reports)),
-        operators=_operators(*reports),
+        operators=_operators(*reports) if same_profiler(before, after) else [],
         syncs_new=new,
         syncs_gone=gone,
         syncs_changed=[each for each in syncs if _rate_changed(each)],
         findings_new=sorted(findings[1] - findings[0]),
         findings_gone=sorted(findings[0] - findings[1]),
-        notes=notes,
+        notes=list(notes(before, after, reports, step)),
     )
 
 
@@ -141,10 +151,25 @@ def _operator_ms(report: Report) -> Mapping[str, float]:
     return {each.operator: each.ms_total / steps for each in report.gpu.operators}
 
 
+def _findings(trace: Trace, report: Report) -> set[str]:
+    """Those of syncs are named by line, and of a run the syncs are compared by their keys."""
+    named = {f"{each.code} {each.title}" for each in report.findings}
+    if trace.info.source != "run":
+        return named
+    return {each for each in named if not each.startswith(SYNC_CODES)}
+
+
 def _syncs(before: Trace, after: Trace) -> list[SyncChange]:
-    """All keys of both sides, those of most waits first."""
-    one, other = ({each.key: each for each in keyed_syncs(trace)} for trace in (before, after))
-    return [_sync(key, one.get(key), other.get(key)) for key in {**other, **one}]
+    """All keys of both sides, those of most waits first; none where a side was not watched."""
+    if not both_watched(before, after):
+        return []
+    old, new = keyed_syncs(before), keyed_syncs(after)
+    places = paired_keys([each.key for each in new], [each.key for each in old])
+    found = [
+        _sync(each.key, old[places[each.key]] if each.key in places else None, each) for each in new
+    ]
+    kept = set(places.values())
+    return found + [_sync(each.key, each, None) for i, each in enumerate(old) if i not in kept]
 
 
 def _sync(key: SyncKey, before: KeyedSync | None, after: KeyedSync | None) -> SyncChange:
@@ -173,44 +198,3 @@ def _rate_changed(sync: SyncChange) -> bool:
     if not before or not after or not sync.lines_before or not sync.lines_after:
         return False
     return max(before, after) > OTHER_RATE * min(before, after)
-
-
-def _unlike(before: Trace, after: Trace) -> bool:
-    """Whether their times stand for different things."""
-    a, b = before.info, after.info
-    return (
-        a.dry_run or b.dry_run or a.device != b.device or (a.source == "run") != (b.source == "run")
-    )
-
-
-def _is_watched(trace: Trace) -> bool:
-    return trace.detector is not None and trace.detector.mode != "off"
-
-
-def _notes(
-    before: Trace, after: Trace, reports: tuple[Report, Report], step: TimeChange
-) -> Iterator[str]:
-    a, b = before.info, after.info
-    if a.dry_run or b.dry_run:
-        yield "a dry run runs on the CPU: its times say nothing of a GPU's"
-    elif a.device != b.device:
-        yield f"the devices differ: {a.device or 'none known'} and {b.device or 'none known'}"
-    if (a.source == "run") != (b.source == "run"):
-        yield "one is a recorded run and one a profiler's trace, whose steps profiling slows"
-    elif a.source != "run":
-        yield "both are profiler's traces: their steps are slowed by profiling"
-        yield "a trace shows no lines of syncs: syncs are compared between run directories only"
-    for side, trace in (("before", before), ("after", after)):
-        if trace.info.source == "run" and not _is_watched(trace):
-            yield f"{side}: no detector looked, so that a sync is new or gone says nothing"
-        if trace.ranks:
-            yield f"{side}: of {1 + len(trace.ranks)} ranks rank {trace.rank} is compared"
-    if step.band is not None:
-        yield (
-            "the intervals hold the noise within each run, not what differs between two runs of "
-            "one program: run each twice to see that"
-        )
-    elif step.ratio is not None:
-        yield "too few steps to tell a change from noise"
-    if (reports[0].gpu is None) != (reports[1].gpu is None):
-        yield "only one of the two has a captured window: idle time and kernels are not compared"

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from pydantic import Field
-
-from trainscope.analysis.ranks import compare_ranks
+from trainscope.analysis.paired_keys import paired_keys
 from trainscope.analysis.steps import time_steps
-from trainscope.analysis.sync_keys import KeyedSync, keyed_syncs, same_file
+from trainscope.analysis.sync_keys import KeyedSync, SyncKey, keyed_syncs
 from trainscope.errors import ConfigError
 from trainscope.report.gate.baseline import Baseline, KnownSync
+from trainscope.report.gate.judgement import Breach, Judgement
+from trainscope.report.gate.over_budget import over_budget
 from trainscope.report.model import Report
-from trainscope.report.model_times import Part
 from trainscope.trace.trace import Trace
 
-__all__ = ["Breach", "Judgement", "judge", "updated"]
+__all__ = ["judge", "updated"]
 
 NS_PER_MS = 1e6
 OFTEN_PER_STEP = 0.5
@@ -27,56 +25,31 @@ MORE_OFTEN = 1.5
 """A known sync may wait this much more often, and once more: not every run ends at one place."""
 
 
-class Breach(Part):
-    """One thing that the baseline does not allow."""
-
-    what: str
-    """``new sync``, ``one more line``, ``more often`` or ``budget``."""
-    where: str
-    """``train.py:41 in step``, or the budget's name."""
-    source: str | None = None
-    kind: str | None = None
-    code: str | None = None
-    words: str
-    advice: str | None = None
-
-
-class Judgement(Part):
-    """A run held against its baseline."""
-
-    passed: bool
-    breaches: list[Breach]
-    known: int
-    """Syncs of the run that the baseline has."""
-    gone: list[KnownSync]
-    """Syncs of the baseline that the run has not."""
-    notes: list[str] = Field(default_factory=list)
-    """What the judgement could not take into account."""
-
-
 def judge(trace: Trace, report: Report, baseline: Baseline) -> Judgement:
     """Hold a run, whose report is ``report``, against a baseline.
 
-    Raises ConfigError where the run cannot tell: no recording, or a detector that did not look.
+    Raises ConfigError where the run cannot tell: no recording, a detector that did not look, or no
+    step where the baseline's run had some.
     """
     _require_recording(trace)
+    if baseline.steps:
+        _require_steps(trace, baseline.steps)
     syncs = keyed_syncs(trace)
     steps = time_steps(trace).count
     breaches: list[Breach] = []
-    used: set[int] = set()
+    places = _known_places(syncs, baseline)
+    used = set(places.values())
     for sync in syncs:
-        place = _known_place(sync, baseline)
+        place = places.get(sync.key)
         if place is None:
             breaches.append(_breach("new sync", sync, _how_often(sync)))
         else:
-            used.add(place)
             breaches.extend(_worse(sync, baseline.syncs[place], baseline.steps))
-    known = len(syncs) - sum(each.what == "new sync" for each in breaches)
-    breaches.extend(_over_budget(trace, report, syncs, baseline))
+    breaches.extend(over_budget(trace, report, syncs, baseline))
     return Judgement(
         passed=not breaches,
         breaches=breaches,
-        known=known,
+        known=len(places),
         gone=[each for i, each in enumerate(baseline.syncs) if i not in used],
         notes=list(_notes(trace, baseline, steps)),
     )
@@ -88,9 +61,11 @@ def updated(trace: Trace, old: Baseline | None) -> Baseline:
     Raises ConfigError where the run cannot tell which syncs it has.
     """
     _require_recording(trace)
+    keyed = keyed_syncs(trace)
+    places = {} if old is None else _known_places(keyed, old)
     syncs = []
-    for sync in keyed_syncs(trace):
-        place = None if old is None else _known_place(sync, old)
+    for sync in keyed:
+        place = places.get(sync.key)
         syncs.append(
             KnownSync(
                 file=sync.key.file,
@@ -127,16 +102,19 @@ def _require_recording(trace: Trace) -> None:
         raise ConfigError(f"{trace.path}: nothing was recorded of rank {ranks}: record it again")
 
 
-def _known_place(sync: KeyedSync, baseline: Baseline) -> int | None:
-    """Where the baseline has this key: the same path first, then one seen from elsewhere."""
-    places = [
-        (each.file != sync.key.file, i)
-        for i, each in enumerate(baseline.syncs)
-        if (each.function, each.source, each.kind)
-        == (sync.key.function, sync.key.source, sync.key.kind)
-        and same_file(each.file, sync.key.file)
-    ]
-    return min(places)[1] if places else None
+def _known_places(syncs: Sequence[KeyedSync], baseline: Baseline) -> dict[SyncKey, int]:
+    known = [SyncKey(each.file, each.function, each.source, each.kind) for each in baseline.syncs]
+    return paired_keys([sync.key for sync in syncs], known)
+
+
+def _require_steps(trace: Trace, steps: int) -> None:
+    """A run that ended before its first step has few syncs, and would pass anything."""
+    for rank in (trace, *trace.ranks):
+        if not time_steps(rank).count:
+            raise ConfigError(
+                f"{trace.path}: rank {rank.rank} recorded no step, and the baseline's run had "
+                f"{steps}: did it end early? Record it again"
+            )
 
 
 def _worse(sync: KeyedSync, known: KnownSync, steps: int) -> Iterator[Breach]:
@@ -149,7 +127,8 @@ def _worse(sync: KeyedSync, known: KnownSync, steps: int) -> Iterator[Breach]:
     like = max(steps, sync.steps) < LIKE_LENGTH * min(steps, sync.steps)
     if not like and sync.per_step < OFTEN_PER_STEP:
         return
-    if sync.count > math.ceil(MORE_OFTEN * known.per_step * sync.steps) + 1:
+    # one wait more than so many, rounded up, is allowed; an absurd rate may overflow to infinity
+    if sync.count - 2 >= MORE_OFTEN * known.per_step * sync.steps:
         words = f"{sync.per_step:.3g} a step, {known.per_step:.3g} in the baseline"
         yield _breach("more often", sync, words)
 
@@ -174,52 +153,6 @@ def _how_often(sync: KeyedSync) -> str:
     if sync.blocked_ns_per_step is None:
         return often
     return f"{often}, blocked {sync.blocked_ns_per_step / NS_PER_MS:.3g} ms a step"
-
-
-def _over_budget(
-    trace: Trace, report: Report, syncs: tuple[KeyedSync, ...], baseline: Baseline
-) -> Iterator[Breach]:
-    budgets = baseline.budgets
-    measured = (
-        ("step_ms", budgets.step_ms, _step_ms(trace)),
-        ("syncs_per_step", budgets.syncs_per_step, _sum_or_none(s.per_step for s in syncs)),
-        (
-            "blocked_ms_per_step",
-            budgets.blocked_ms_per_step,
-            _sum_or_none(
-                None if s.blocked_ns_per_step is None else s.blocked_ns_per_step / NS_PER_MS
-                for s in syncs
-            ),
-        ),
-        (
-            "gpu_idle_ms_per_step",
-            budgets.gpu_idle_ms_per_step,
-            None if report.idle is None else report.idle.per_step_ms,
-        ),
-    )
-    for name, limit, value in measured:
-        if limit is None:
-            continue
-        if value is None:
-            words = f"at most {limit:g} is allowed, and this run cannot tell"
-            yield Breach(what="budget", where=name, words=words)
-        elif value > limit:
-            yield Breach(what="budget", where=name, words=f"{value:.4g}, at most {limit:g} allowed")
-
-
-def _step_ms(trace: Trace) -> float | None:
-    if trace.info.dry_run:
-        return None
-    medians = [rank.step_ns_median for rank in compare_ranks(trace).per_rank]
-    known = [ns for ns in medians if ns is not None]
-    return max(known) / NS_PER_MS if known else None
-
-
-def _sum_or_none(values: Iterator[float | None]) -> float | None:
-    """The sum; None where one of them is not known."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if len(known) == len(found) else None
 
 
 def _notes(trace: Trace, baseline: Baseline, steps: int) -> Iterator[str]:

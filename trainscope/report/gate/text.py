@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainscope.report.gate.judge import Breach, Judgement
+from trainscope.report.gate.judgement import Breach, Judgement
 from trainscope.report.text_parts import plain
 from trainscope.report.wording import count_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 
 from trainscope.errors import TraceError
 
@@ -27,7 +28,10 @@ def pieces(path: Path, progress: Progress | None = None) -> Iterator[bytes]:
     there is, and then a ``TraceError`` would be wrong: the reader sees that the end is missing.
     """
     try:
-        size = path.stat().st_size
+        found = path.stat()
+        if not (S_ISREG(found.st_mode) or S_ISDIR(found.st_mode)):
+            raise TraceError(f"{path} is no regular file; give a file that torch.profiler wrote")
+        size = found.st_size
         with path.open("rb") as file:
             first = file.read(_PIECE_BYTES)
             if not first:

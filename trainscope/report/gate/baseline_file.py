@@ -1,0 +1,115 @@
+"""Reading and writing the baseline file, which people edit by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any
+
+from pydantic import ValidationError
+
+from trainscope.errors import ConfigError
+from trainscope.report.gate.baseline import BASELINE_SCHEMA_VERSION, Baseline
+
+__all__ = ["read_baseline", "write_baseline"]
+
+
+def read_baseline(path: Path) -> Baseline | None:
+    """Read it, None where there is no such file; ConfigError names the place where it is wrong."""
+    text = _text(path)
+    if text is None:
+        return None
+    try:
+        data = json.loads(text, object_pairs_hook=_without_doubles)
+    except _DoubleKeyError as error:
+        raise ConfigError(
+            f"--baseline {path} has the key {error.key!r} twice in one object, and only one of "
+            "them would count: remove the other"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"--baseline {path} is no JSON: {error}") from None
+    if isinstance(data, Mapping) and data.get("schema_version", 1) != BASELINE_SCHEMA_VERSION:
+        raise ConfigError(
+            f"--baseline {path} has schema_version {data['schema_version']!r}, this trainscope "
+            f"reads {BASELINE_SCHEMA_VERSION}: write it anew with --update"
+        )
+    try:
+        baseline = Baseline.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "its top"
+        raise ConfigError(f"--baseline {path}, at {place}: {first['msg']}") from None
+    _refuse_doubles(path, baseline)
+    return baseline
+
+
+def write_baseline(path: Path, baseline: Baseline) -> None:
+    """Replace the file at once, its mode kept; ConfigError where it cannot be written.
+
+    Where ``path`` is a link, the file that it points to is replaced.
+    """
+    text = json.dumps(baseline.model_dump(), indent=2, ensure_ascii=True)
+    file = Path(os.path.realpath(path))
+    temporary = file.with_name(f".trainscope-{os.getpid()}.tmp")
+    try:
+        if file.exists() and not os.access(file, os.W_OK):
+            raise ConfigError(f"--baseline {path} is read-only: make it writable, or name another")
+        temporary.write_text(text + "\n", encoding="utf-8")
+        if file.exists():
+            shutil.copymode(file, temporary)
+        os.replace(temporary, file)
+    except OSError as error:
+        raise ConfigError(
+            f"--baseline {path} cannot be written: {error.strerror}; name a file in a directory "
+            "that exists"
+        ) from None
+    finally:
+        with suppress(OSError):  # it was renamed, or never came to be
+            temporary.unlink()
+
+
+def _text(path: Path) -> str | None:
+    try:
+        mode = path.stat().st_mode
+        if not S_ISREG(mode):  # a pipe that nobody writes to would be waited for without end
+            what = "Is a directory" if S_ISDIR(mode) else "Is no regular file"
+            raise ConfigError(f"--baseline {path} cannot be read: {what}")
+        return path.read_text(encoding="utf-8-sig")  # editors put a byte order mark before it
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"--baseline {path} is no baseline: byte {error.start} is no UTF-8"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"--baseline {path} cannot be read: {error.strerror}") from None
+
+
+class _DoubleKeyError(Exception):
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _DoubleKeyError(next(key for key in keys if keys.count(key) > 1))
+    return found
+
+
+def _refuse_doubles(path: Path, baseline: Baseline) -> None:
+    """As a merge of two branches leaves them: which of the two holds nobody could say."""
+    seen: dict[tuple[str, str, str, str], int] = {}
+    for place, each in enumerate(baseline.syncs):
+        first = seen.setdefault((each.file, each.function, each.source, each.kind), place)
+        if first != place:
+            raise ConfigError(
+                f"--baseline {path}, at syncs.{place}: the same sync stands at syncs.{first}; "
+                "keep one of them"
+            )
