@@ -73,7 +73,7 @@ def test_half_of_a_surrogate_pair_becomes_a_question_mark(run: Path) -> None:
 
 @pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000])
 def test_a_name_that_is_too_long(tmp_path: Path, name: str) -> None:
-    with pytest.raises(TrainscopeError, match="File name too long|does not exist"):
+    with pytest.raises(TrainscopeError, match=r"File name too long|does not exist"):
         load(tmp_path / name)
 
 
