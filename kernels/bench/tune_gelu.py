@@ -123,17 +123,17 @@ def runs_of(dtype: str) -> dict[str, tuple[Callable[[], object], int]]:
     """What is run for each kind, and how many times an element crosses the bus."""
     kind = DTYPES[dtype]
     x = torch.randn(ELEMENTS, device="cuda", dtype=kind)
-    g = torch.randn_like(x)
+    g, y = torch.randn_like(x), torch.empty_like(x)
     tall = torch.randn(ROWS, FEATURES, device="cuda", dtype=kind)
-    tall_g = torch.randn_like(tall)
+    tall_g, tall_y = torch.randn_like(tall), torch.empty_like(tall)
     bias = torch.randn(FEATURES, device="cuda", dtype=kind)
     runs: dict[str, tuple[Callable[[], object], int]] = {}
     for name, of in (("triton", triton_impl), ("cuda", cuda_impl)):
-        runs[f"{name} forward"] = partial(of.forward, x, FORM), 2 * x.nbytes
-        runs[f"{name} backward"] = partial(of.backward, g, x, FORM), 3 * x.nbytes
-        biased = partial(of.bias_forward, tall, bias, FORM)
+        runs[f"{name} forward"] = partial(of.forward, x, y, FORM), 2 * x.nbytes
+        runs[f"{name} backward"] = partial(of.backward, g, x, y, FORM), 3 * x.nbytes
+        biased = partial(of.bias_forward, tall, bias, tall_y, FORM)
         runs[f"{name} bias_forward"] = biased, 2 * tall.nbytes
-        biased = partial(of.bias_backward, tall_g, tall, bias, FORM)
+        biased = partial(of.bias_backward, tall_g, tall, bias, tall_y, FORM)
         runs[f"{name} bias_backward"] = biased, 3 * tall.nbytes
     return runs
 

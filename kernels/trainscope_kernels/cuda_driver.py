@@ -106,5 +106,8 @@ def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
     """What a call returned after its status; raises KernelError where that is no success."""
     status, *values = answer
     if int(status) != 0:
-        raise KernelError(f"{type(status).__name__}: {status.name} ({int(status)})")
+        raise KernelError(
+            f"CUDA refused a call: {status.name} ({type(status).__name__} {int(status)}); an error "
+            "of an earlier kernel shows here too: CUDA_LAUNCH_BLOCKING=1 tells which"
+        )
     return tuple(values)

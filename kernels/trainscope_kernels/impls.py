@@ -34,6 +34,8 @@ def _triton_reason(device_type: str, index: int) -> str | None:
         return "Triton is not installed: pip install 'trainscope[kernels]'"
     if interpreting():
         return None
+    if torch.version.hip is not None:
+        return "Triton kernels here are for NVIDIA GPUs, and this torch is built for ROCm"
     if device_type != "cuda":
         return f"Triton kernels need a CUDA tensor, this one is on {device_type}"
     capability = torch.cuda.get_device_capability(index)

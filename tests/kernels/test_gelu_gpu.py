@@ -9,7 +9,7 @@ import torch
 from gelu_truth import gelu64
 
 from trainscope_kernels import bias_gelu, gelu
-from trainscope_kernels.gelu.op import _implementation
+from trainscope_kernels.gelu.run import implementation
 
 pytestmark = pytest.mark.gpu
 
@@ -19,7 +19,7 @@ needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two 
 
 def test_auto_is_triton_on_a_gpu() -> None:
     device = torch.device("cuda", torch.cuda.current_device())
-    assert _implementation("auto", device) is _implementation("triton", device)
+    assert implementation("auto", device) is implementation("triton", device)
     x = torch.randn(1000, device="cuda")
     assert torch.equal(gelu(x), gelu(x, impl="triton"))
 

@@ -26,9 +26,16 @@ def manual_gelu(x: torch.Tensor) -> torch.Tensor:
 
 
 def naive_cuda_gelu(x: torch.Tensor) -> torch.Tensor:
-    """The tanh form, one float32 element a thread. x: contiguous float32 on a CUDA device."""
-    if x.dtype != torch.float32 or not x.is_contiguous():
-        raise ArgumentError(f"x is {x.dtype}, contiguous: {x.is_contiguous()}; pass plain float32")
+    """The tanh form, one float32 element a thread.
+
+    x: contiguous float32 on a CUDA device, fewer than 2**31 elements; else raises ArgumentError.
+    """
+    plain = x.dtype == torch.float32 and x.is_contiguous() and x.is_cuda
+    if not plain or x.numel() >= 2**31:
+        raise ArgumentError(
+            f"x has {x.numel()} elements of {x.dtype} on {x.device}, contiguous: "
+            f"{x.is_contiguous()}; pass plain float32 on a GPU, fewer than 2**31 elements"
+        )
     y = torch.empty_like(x)
     n = x.numel()
     kernel = _naive(x.get_device())

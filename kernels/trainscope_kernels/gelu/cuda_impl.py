@@ -1,4 +1,7 @@
-"""GELU in CUDA C++: compiled at first use by NVRTC, launched on torch's current stream."""
+"""GELU in CUDA C++: compiled at first use by NVRTC, launched on torch's current stream.
+
+Tensors lie as ``run.py`` says.
+"""
 
 from __future__ import annotations
 
@@ -47,66 +50,42 @@ def require(device: torch.device) -> None:
         raise ImplUnavailableError(f"impl='cuda' cannot run: {reason}; or pass impl='auto'")
 
 
-def forward(x: torch.Tensor, approximate: str) -> torch.Tensor:
-    """gelu(x), in x's dtype and strides."""
-    y = torch.empty_like(x)
-    n = y.numel()
-    if n:
-        # a view with gaps or overlaps is copied into the result and worked on in place there
-        source = x if x.is_contiguous() or x.stride() == y.stride() else y.copy_(x)
-        at, to = source.data_ptr(), y.data_ptr()
-        name = "forward" if (at | to) % VECTOR_BYTES == 0 else "forward_any"
-        kernel, share = _flat(name, x.dtype, approximate, x.get_device())
-        kernel(-(-n // share), (THREADS, 1), at, to, n)
-    return y
+def forward(x: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
+    """y = gelu(x); they may be the same tensor."""
+    at, to, n = x.data_ptr(), y.data_ptr(), y.numel()
+    name = "forward" if (at | to) % VECTOR_BYTES == 0 else "forward_any"
+    kernel, share = _flat(name, x.dtype, approximate, x.get_device())
+    kernel(-(-n // share), (THREADS, 1), at, to, n)
 
 
-def backward(grad: torch.Tensor, x: torch.Tensor, approximate: str) -> torch.Tensor:
-    """Grad times the derivative at x, in x's dtype and strides."""
-    dx = torch.empty_like(x)
-    n = dx.numel()
-    if n:
-        source = x if x.stride() == dx.stride() else dx.copy_(x)
-        if grad.stride() != dx.stride():
-            grad = torch.empty_like(dx).copy_(grad)
-        of, at, to = grad.data_ptr(), source.data_ptr(), dx.data_ptr()
-        name = "backward" if (of | at | to) % VECTOR_BYTES == 0 else "backward_any"
-        kernel, share = _flat(name, x.dtype, approximate, x.get_device())
-        kernel(-(-n // share), (THREADS, 1), of, at, to, n)
-    return dx
+def backward(grad: torch.Tensor, x: torch.Tensor, dx: torch.Tensor, approximate: str) -> None:
+    """dx = grad times the derivative at x; x and dx may be the same tensor."""
+    of, at, to, n = grad.data_ptr(), x.data_ptr(), dx.data_ptr(), dx.numel()
+    name = "backward" if (of | at | to) % VECTOR_BYTES == 0 else "backward_any"
+    kernel, share = _flat(name, x.dtype, approximate, x.get_device())
+    kernel(-(-n // share), (THREADS, 1), of, at, to, n)
 
 
-def bias_forward(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:
-    """gelu(x + bias), in x's dtype and strides."""
-    y = torch.empty_like(x)
-    if y.numel():
-        dense = y if y.is_contiguous() else torch.empty(y.shape, dtype=y.dtype, device=y.device)
-        _launch_biased("bias_forward", (x.contiguous(),), bias, (dense,), approximate)
-        if dense is not y:
-            y.copy_(dense)
-    return y
+def bias_forward(x: torch.Tensor, bias: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
+    """y = gelu(x + bias). x, y: (..., features), contiguous."""
+    _launch_biased("bias_forward", (x,), bias, y, approximate)
 
 
 def bias_backward(
-    grad: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, approximate: str
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradients of x and of bias; bias's from partial sums added in a fixed order."""
-    dx = torch.empty_like(x)
-    if not dx.numel():
-        return dx, bias.new_zeros(bias.shape)
-    dense = dx if dx.is_contiguous() else torch.empty(dx.shape, dtype=dx.dtype, device=dx.device)
-    inputs = (grad.contiguous(), x.contiguous())
-    sums = _launch_biased("bias_backward", inputs, bias, (dense,), approximate)
-    if dense is not dx:
-        dx.copy_(dense)
-    return dx, sums.sum(0).to(bias.dtype)
+    grad: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, dx: torch.Tensor, approximate: str
+) -> torch.Tensor:
+    """Write x's gradient into dx; returns bias's, (features,), in float32.
+
+    The latter comes from partial sums that are added in a fixed order.
+    """
+    return _launch_biased("bias_backward", (grad, x), bias, dx, approximate).sum(0)
 
 
 def _launch_biased(
     name: str,
     inputs: tuple[torch.Tensor, ...],
     bias: torch.Tensor,
-    outputs: tuple[torch.Tensor, ...],
+    out: torch.Tensor,
     approximate: str,
 ) -> torch.Tensor:
     """Run a kernel of bias_gelu.cu; returns its partial sums, empty for the forward one."""
@@ -114,8 +93,8 @@ def _launch_biased(
     cols = x.shape[-1]
     rows = x.numel() // cols
     lanes = VECTOR_BYTES // x.element_size()
-    pointers = [each.data_ptr() for each in (*inputs, *outputs)]
-    if cols % lanes or any(each % VECTOR_BYTES for each in pointers):
+    read, written = [each.data_ptr() for each in inputs], out.data_ptr()
+    if cols % lanes or any(each % VECTOR_BYTES for each in (*read, written)):
         name, lanes = f"{name}_any", 1
     # narrow rows share a block, so that its threads are not idle
     beside = min(BIAS_THREADS, 1 << (-(-cols // lanes) - 1).bit_length())
@@ -132,10 +111,7 @@ def _launch_biased(
         (bands * above if backward else 0, cols), dtype=torch.float32, device=x.device
     )
     kernel = _biased(name, x.dtype, bias.dtype, approximate, x.get_device())
-    bias = bias.contiguous()
-    arguments = [*pointers[: len(inputs)], bias.data_ptr(), *pointers[len(inputs) :]]
-    if backward:
-        arguments.append(sums.data_ptr())
+    arguments = [*read, bias.data_ptr(), written, *([sums.data_ptr()] if backward else [])]
     kernel(bands * across, (beside, above), *arguments, rows, cols, chunk)
     return sums
 

@@ -1,16 +1,13 @@
-"""The public GELU functions: what they take, which impl runs, and how torch sees them."""
+"""The public GELU functions: what they take, and how torch sees them."""
 
 from __future__ import annotations
 
-import functools
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from trainscope_kernels.errors import ArgumentError
-from trainscope_kernels.gelu import reference
-from trainscope_kernels.impls import require_triton, triton_reason
+from trainscope_kernels.gelu import run
 from trainscope_kernels.registry import define, define_backward
 
 __all__ = ["bias_gelu", "gelu"]
@@ -85,45 +82,6 @@ def _check_bias(x: torch.Tensor, bias: torch.Tensor) -> None:
         raise ArgumentError(f"bias is on {bias.device} and x on {x.device}; move one of them")
 
 
-@functools.cache
-def _implementation(impl: str, device: torch.device) -> ModuleType:
-    """The module that computes, imported only now: importing the package loads no Triton."""
-    if impl == "auto":
-        usable = device.type == "cuda" and triton_reason(device) is None
-        impl = "triton" if usable else "reference"
-    if impl == "triton":
-        require_triton(device)
-        from trainscope_kernels.gelu import triton_impl
-
-        return triton_impl
-    if impl == "cuda":
-        from trainscope_kernels.gelu import cuda_impl
-
-        cuda_impl.require(device)
-        return cuda_impl
-    return reference
-
-
-# impl="auto" is resolved here, below torch.compile's tracer, which cannot look into devices.
-def _run(x: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:
-    return _implementation(impl, x.device).forward(x, approximate)
-
-
-def _run_backward(grad: torch.Tensor, x: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:
-    return _implementation(impl, x.device).backward(grad.to(x.dtype), x, approximate)
-
-
-def _run_bias(x: torch.Tensor, bias: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:
-    return _implementation(impl, x.device).bias_forward(x, bias, approximate)
-
-
-def _run_bias_backward(
-    grad: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, approximate: str, impl: str
-) -> tuple[torch.Tensor, torch.Tensor]:
-    module = _implementation(impl, x.device)
-    return module.bias_backward(grad.to(x.dtype), x, bias, approximate)
-
-
 def _like_first(x: torch.Tensor, *others: Any) -> torch.Tensor:
     return torch.empty_like(x)
 
@@ -154,13 +112,13 @@ def _differentiate_bias(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | No
 
 _gelu_backward = define_backward(
     "gelu_backward(Tensor grad, Tensor x, str approximate, str impl) -> Tensor",
-    run=_run_backward,
+    run=run.backward,
     fake=_like_second,
     of="gelu",
 )
 _gelu = define(
     "gelu(Tensor x, str approximate, str impl) -> Tensor",
-    run=_run,
+    run=run.forward,
     fake=_like_first,
     save=_save,
     backward=_differentiate,
@@ -168,13 +126,13 @@ _gelu = define(
 _bias_gelu_backward = define_backward(
     "bias_gelu_backward(Tensor grad, Tensor x, Tensor bias, str approximate, str impl)"
     " -> (Tensor, Tensor)",
-    run=_run_bias_backward,
+    run=run.bias_backward,
     fake=_like_both,
     of="bias_gelu",
 )
 _bias_gelu = define(
     "bias_gelu(Tensor x, Tensor bias, str approximate, str impl) -> Tensor",
-    run=_run_bias,
+    run=run.bias_forward,
     fake=_like_first,
     save=_save,
     backward=_differentiate_bias,

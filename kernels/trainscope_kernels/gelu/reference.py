@@ -1,6 +1,7 @@
 """GELU in eager torch: the formulas as they are written down, on any device.
 
-Half types are computed in float32, float64 in float64, and rounded once at the end.
+Half types are computed in float32, float64 in float64, and rounded once at the end. Tensors lie
+as ``run.py`` says; the results go into ``y`` and ``dx``.
 """
 
 from __future__ import annotations
@@ -18,31 +19,31 @@ CUBIC = 0.044715
 TWO_ROOT = 2.0 * math.sqrt(2.0 / math.pi)
 
 
-def forward(x: torch.Tensor, approximate: str) -> torch.Tensor:
-    """gelu(x), in x's dtype and strides."""
-    return torch.empty_like(x).copy_(_gelu(_widened(x), approximate))
+def forward(x: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
+    """y = gelu(x); they may be the same tensor."""
+    y.copy_(_gelu(_widened(x), approximate))
 
 
-def backward(grad: torch.Tensor, x: torch.Tensor, approximate: str) -> torch.Tensor:
-    """Grad times the derivative at x, in x's dtype and strides."""
+def backward(grad: torch.Tensor, x: torch.Tensor, dx: torch.Tensor, approximate: str) -> None:
+    """dx = grad times the derivative at x; x and dx may be the same tensor."""
     wide = _widened(x)
-    return torch.empty_like(x).copy_(grad.to(wide.dtype) * _derivative(wide, approximate))
+    dx.copy_(grad.to(wide.dtype) * _derivative(wide, approximate))
 
 
-def bias_forward(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:
-    """gelu(x + bias); the sum is not rounded to x's dtype."""
+def bias_forward(x: torch.Tensor, bias: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
+    """y = gelu(x + bias), the sum not rounded to x's dtype. x, y: (..., features), contiguous."""
     wide = _widened(x)
-    return torch.empty_like(x).copy_(_gelu(wide + bias.to(wide.dtype), approximate))
+    y.copy_(_gelu(wide + bias.to(wide.dtype), approximate))
 
 
 def bias_backward(
-    grad: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, approximate: str
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradients of x and of bias; bias's is summed in float32 before it is rounded."""
+    grad: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, dx: torch.Tensor, approximate: str
+) -> torch.Tensor:
+    """Write x's gradient into dx; returns bias's, (features,), in float32 (float64 for float64)."""
     wide = _widened(x)
     dz = grad.to(wide.dtype) * _derivative(wide + bias.to(wide.dtype), approximate)
-    dbias = dz.reshape(-1, bias.numel()).sum(0)
-    return torch.empty_like(x).copy_(dz), dbias.to(bias.dtype)
+    dx.copy_(dz)
+    return dz.reshape(-1, bias.numel()).sum(0)
 
 
 def _widened(x: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""GELU in Triton: tile sizes and launches."""
+"""GELU in Triton: tile sizes and launches, on tensors that lie as ``run.py`` says."""
 
 from __future__ import annotations
 
@@ -26,50 +26,31 @@ ROWS_AT_LEAST = 32  # a row of partial sums for so many rows costs under 1/48 of
 PROGRAMS_ENOUGH = 2048  # several for each of the 100 to 150 SMs of the GPUs this runs on
 
 
-def forward(x: torch.Tensor, approximate: str) -> torch.Tensor:
-    """gelu(x), in x's dtype and strides."""
-    y = torch.empty_like(x)
-    if y.numel():
-        # a view with gaps or overlaps is copied into the result and worked on in place there
-        source = x if x.is_contiguous() or x.stride() == y.stride() else y.copy_(x)
-        _run_flat(forward_kernel, FORWARD_BLOCK, approximate == "tanh", source, y)
-    return y
+def forward(x: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
+    """y = gelu(x); they may be the same tensor."""
+    _run_flat(forward_kernel, FORWARD_BLOCK, approximate == "tanh", x, y)
 
 
-def backward(grad: torch.Tensor, x: torch.Tensor, approximate: str) -> torch.Tensor:
-    """Grad times the derivative at x, in x's dtype and strides."""
-    dx = torch.empty_like(x)
-    if dx.numel():
-        source = x if x.stride() == dx.stride() else dx.copy_(x)
-        if grad.stride() != dx.stride():
-            grad = torch.empty_like(dx).copy_(grad)
-        _run_flat(backward_kernel, BACKWARD_BLOCK, approximate == "tanh", grad, source, dx)
-    return dx
+def backward(grad: torch.Tensor, x: torch.Tensor, dx: torch.Tensor, approximate: str) -> None:
+    """dx = grad times the derivative at x; x and dx may be the same tensor."""
+    _run_flat(backward_kernel, BACKWARD_BLOCK, approximate == "tanh", grad, x, dx)
 
 
-def bias_forward(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:
-    """gelu(x + bias), in x's dtype and strides."""
-    y = torch.empty_like(x)
-    if y.numel():
-        dense = y if y.is_contiguous() else torch.empty(y.shape, dtype=y.dtype, device=y.device)
-        rows, cols, tall, broad, warps = _tiles(x)
-        programs = -(-rows // tall) * -(-cols // broad)
-        arguments = (x.contiguous(), bias.contiguous(), dense, rows, cols)
-        tile = (approximate == "tanh", tall, broad)
-        _launch(bias_forward_kernel, x, programs, *arguments, *tile, num_warps=warps)
-        if dense is not y:
-            y.copy_(dense)
-    return y
+def bias_forward(x: torch.Tensor, bias: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
+    """y = gelu(x + bias). x, y: (..., features), contiguous."""
+    rows, cols, tall, broad, warps = _tiles(x)
+    programs = -(-rows // tall) * -(-cols // broad)
+    arguments = (x, bias, y, rows, cols, approximate == "tanh", tall, broad)
+    _launch(bias_forward_kernel, x, programs, *arguments, num_warps=warps)
 
 
 def bias_backward(
-    grad: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, approximate: str
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradients of x and of bias; bias's from partial sums added in a fixed order."""
-    dx = torch.empty_like(x)
-    if not dx.numel():
-        return dx, bias.new_zeros(bias.shape)
-    dense = dx if dx.is_contiguous() else torch.empty(dx.shape, dtype=dx.dtype, device=dx.device)
+    grad: torch.Tensor, x: torch.Tensor, bias: torch.Tensor, dx: torch.Tensor, approximate: str
+) -> torch.Tensor:
+    """Write x's gradient into dx; returns bias's, (features,), in float32 (float64 for float64).
+
+    The latter comes from partial sums that are added in a fixed order.
+    """
     rows, cols, tall, broad, warps = _tiles(x)
     across = -(-cols // broad)
     chunk = max(ROWS_AT_LEAST, -(-rows * across // PROGRAMS_ENOUGH))
@@ -77,12 +58,9 @@ def bias_backward(
     bands = -(-rows // chunk)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     sums = torch.empty((bands, cols), dtype=wide, device=x.device)
-    inputs = (grad.contiguous(), x.contiguous(), bias.contiguous())
-    arguments = (*inputs, dense, sums, rows, cols, chunk, approximate == "tanh", tall, broad)
+    arguments = (grad, x, bias, dx, sums, rows, cols, chunk, approximate == "tanh", tall, broad)
     _launch(bias_backward_kernel, x, bands * across, *arguments, num_warps=warps)
-    if dense is not dx:
-        dx.copy_(dense)
-    return dx, sums.sum(0).to(bias.dtype)
+    return sums.sum(0)
 
 
 def _tiles(x: torch.Tensor) -> tuple[int, int, int, int, int]:
