@@ -72,7 +72,7 @@ def source(name: str, kind: str, tanh: bool) -> tuple[ASTSource, tuple[int, int]
         scalars = ["rows", "cols"]
         return tiled(made.bias_forward_kernel, typed_pointers, scalars, tanh, tile[0]), tile
     typed_pointers = dict.fromkeys(["g_ptr", "x_ptr", "b_ptr", "dx_ptr"], typed)
-    typed_pointers["sums_ptr"] = "*fp32"
+    typed_pointers["sums_ptr"] = "*fp64" if kind == "fp64" else "*fp32"
     scalars = ["rows", "cols", "chunk"]
     return tiled(made.bias_backward_kernel, typed_pointers, scalars, tanh, tile[0]), tile
 

@@ -24,18 +24,21 @@ def exp_of_difference(difference, EXACT: tl.constexpr):
     """
     if difference.dtype == tl.float64:
         return tl.exp(difference)
-    if not EXACT:
+    elif not EXACT:
         return tl.exp2(difference * LOG2E)
-    difference = tl.where(difference < NO_EXP_BELOW, NO_EXP_BELOW, difference)
-    power = difference * LOG2E
-    rest = tl.fma(difference, LOG2E, -power) + difference * LOG2E_REST
-    grown = tl.exp2(power)
-    return tl.fma(grown, rest * LN2, grown)
+    else:
+        difference = tl.where(difference < NO_EXP_BELOW, NO_EXP_BELOW, difference)
+        power = difference * LOG2E
+        rest = tl.fma(difference, LOG2E, -power) + difference * LOG2E_REST
+        grown = tl.exp2(power)
+        return tl.fma(grown, rest * LN2, grown)
 
 
 @triton.jit
 def inverse_of(total):
     """1 / total to the last bit: it is made once a row, and its error is in every result."""
+    # with an else: what follows a return is compiled too, and div_rn takes no float64
     if total.dtype == tl.float64:
         return 1.0 / total
-    return tl.div_rn(tl.full(total.shape, 1.0, tl.float32), total)
+    else:
+        return tl.div_rn(tl.full(total.shape, 1.0, tl.float32), total)
