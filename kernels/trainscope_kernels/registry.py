@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 __all__ = ["NAMESPACE", "define", "define_backward"]
@@ -21,13 +22,14 @@ NAMESPACE = "trainscope_kernels"
 _library = torch.library.Library(NAMESPACE, "DEF")
 
 Op = Callable[..., Any]
-_modes = torch._C._len_torch_dispatch_stack
-_function_modes = torch._C._len_torch_function_stack
-_tracer = torch._C._get_tracing_state
-_profiling = torch._C._autograd._profiler_enabled
+_torch: Any = torch  # the questions below are torch's own, which its stubs leave out
+_modes = _torch._C._len_torch_dispatch_stack
+_function_modes = _torch._C._len_torch_function_stack
+_tracer = _torch._C._get_tracing_state
+_profiling = _torch._C._autograd._profiler_enabled
+_transform = _torch._C._functorch.peek_interpreter_stack
+_is_zerotensor = _torch._is_zerotensor
 _is_compiling = torch.compiler.is_compiling
-_is_zerotensor = torch._is_zerotensor
-_transform = torch._C._functorch.peek_interpreter_stack
 
 
 def define(
@@ -92,6 +94,8 @@ def _record_with(name: str, op: Any, run: Op, forward: Op, backward: Op) -> Op:
     places = _tensor_places(op)
 
     def with_autograd(*arguments: Any) -> Any:
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(name, places, arguments)
         if torch.is_grad_enabled():
             for place in places:
                 each = arguments[place]
@@ -130,10 +134,23 @@ def _below_autograd(op: Op, run: Op, places: tuple[int, ...], arguments: tuple[A
         return op(*arguments)
 
 
+def _refuse_tangents(name: str, places: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+    """Raise where a tensor carries a forward-mode gradient, which a kernel would lose."""
+    for place in places:
+        each = arguments[place]
+        if each is not None and forward_ad.unpack_dual(each).tangent is not None:
+            raise NotImplementedError(
+                f"trainscope_kernels.{name} has no forward-mode derivative, and was given a tensor "
+                "with a tangent (torch.func.jvp or forward_ad). Use torch's own for this part, or "
+                "differentiate backward."
+            )
+
+
 def _nobody_watches() -> bool:
     """Whether no mode, transform, tracer or profiler is on, which has to be told of each op."""
     return (
-        not _modes()
+        forward_ad._current_level < 0
+        and not _modes()
         and not _function_modes()
         and _transform() is None
         and _tracer() is None

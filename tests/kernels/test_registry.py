@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.func import vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -118,3 +119,15 @@ def test_plain_code_goes_straight_to_what_runs(
     gelu(x, impl="reference")
     gelu(leaf, impl="reference").sum().backward()
     assert leaf.grad is not None
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_forward_mode_gradient_is_refused_and_not_lost(x: torch.Tensor, wanted: bool) -> None:
+    tangent = torch.ones_like(x)
+    with forward_ad.dual_level():
+        assert gelu(x, impl="reference").shape == x.shape  # without a tangent all is well
+        dual = forward_ad.make_dual(x.clone().requires_grad_(wanted), tangent)
+        with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+            gelu(dual, impl="reference")
+    with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+        torch.func.jvp(lambda each: gelu(each, impl="reference"), (x,), (tangent,))
