@@ -95,3 +95,11 @@ def test_the_wandb_example_logs_every_step_offline(
     lines = (place / "run" / "rank0" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(20))
     assert list(place.glob("wandb/offline-run-*/*.wandb"))
+
+
+@pytest.mark.gpu
+def test_the_claims_are_held_against_this_gpu(place: Path) -> None:
+    out = ended_well(warm_script(place, (EXAMPLES / "chapter10.py").read_text()))
+    table = out.splitlines()[1:]
+    assert len(table) == 17
+    assert all(re.search(r"\d (ms|us|MB)\b", line) for line in table)
