@@ -5,7 +5,10 @@
 For each loop: the step time with all its syncs, with none, and with each one taken out alone, no
 profiler on, the variants in turn in changing order; then a trace of four steps with all syncs, with
 and without Python stacks. Writes ``NAME_sync.json.gz``, ``NAME_sync_stack.json.gz`` and
-``truth.json``. Needs a GPU.
+``truth.json``. Needs a GPU. Under torchrun the loops of ``replay_loops_ddp`` run, each process on
+a GPU of its own, and rank 0 writes:
+
+    torchrun --nproc-per-node 2 tests/bench/replay_record.py OUT
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import random
 import statistics
 import sys
@@ -20,7 +24,9 @@ from pathlib import Path
 from time import perf_counter
 
 import torch
+import torch.distributed as dist
 from replay_loops import LOOPS, Step
+from replay_loops_ddp import DDP_LOOPS, join
 from torch._C._profiler import _ExperimentalConfig
 
 ACTIVE = 4
@@ -28,8 +34,11 @@ ALL = "all"
 
 
 def block_ms(step: Step, steps: int) -> float:
-    """Time per step of a block, the GPU drained before and after."""
+    """Time per step of a block, the GPU drained before and after, on all ranks at once."""
     torch.cuda.synchronize()
+    if dist.is_initialized():
+        dist.barrier()
+        torch.cuda.synchronize()
     began_s = perf_counter()
     for _ in range(steps):
         step()
@@ -44,7 +53,7 @@ def spread(values: list[float]) -> dict[str, float]:
 
 def measure(name: str, blocks: int, seconds: float) -> dict[str, object]:
     """Step times of every variant, and the ratio of the bare loop's to each, block by block."""
-    make, sites = LOOPS[name]
+    make, sites = {**LOOPS, **DDP_LOOPS}[name]
     everything = frozenset(sites)
     variants = {"none": everything, ALL: frozenset[str]()}
     if len(sites) > 1:
@@ -55,7 +64,7 @@ def measure(name: str, blocks: int, seconds: float) -> dict[str, object]:
         steps[variant] = make(keep)
         for _ in range(8):
             steps[variant]()
-    turns = max(8, int(seconds * 1e3 / block_ms(steps["none"], 8)))
+    turns = same_everywhere(max(8, int(seconds * 1e3 / block_ms(steps["none"], 8))))
     times: dict[str, list[float]] = {variant: [] for variant in variants}
     chance = random.Random(0)
     for _ in range(blocks):
@@ -76,14 +85,23 @@ def measure(name: str, blocks: int, seconds: float) -> dict[str, object]:
     }
 
 
+def same_everywhere(number: int) -> int:
+    """Rank 0's number on all ranks: each step of one waits for the others'."""
+    if not dist.is_initialized():
+        return number
+    shared = torch.tensor(number, device="cuda")
+    dist.broadcast(shared, 0)
+    return int(shared)
+
+
 def record(name: str, folder: Path, stacks: bool) -> None:
     """A trace of ``ACTIVE`` steps with all syncs kept."""
-    make, sites = LOOPS[name]
+    make, sites = {**LOOPS, **DDP_LOOPS}[name]
     torch.manual_seed(0)
     step = make(frozenset(sites))
     for _ in range(12):
         step()
-    plain = folder / f"{name}.json"
+    plain = folder / f"{name}-{os.getpid()}.json"
     with torch.profiler.profile(
         schedule=torch.profiler.schedule(wait=1, warmup=3, active=ACTIVE),
         with_stack=stacks,
@@ -94,6 +112,9 @@ def record(name: str, folder: Path, stacks: bool) -> None:
         for _ in range(1 + 3 + ACTIVE):
             step()
             profiler.step()
+    if dist.is_initialized() and dist.get_rank():
+        plain.unlink()
+        return
     target = folder / f"{name}_sync{'_stack' if stacks else ''}.json.gz"
     with gzip.open(target, "wb", compresslevel=6) as packed:
         packed.write(plain.read_bytes())
@@ -103,7 +124,9 @@ def record(name: str, folder: Path, stacks: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", nargs="*", default=list(LOOPS), choices=list(LOOPS))
+    rank = join() if "LOCAL_RANK" in os.environ else None
+    loops = list(LOOPS if rank is None else DDP_LOOPS)
+    parser.add_argument("--only", nargs="*", default=loops, choices=loops)
     parser.add_argument("--blocks", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.35)
     options = parser.parse_args()
@@ -120,11 +143,15 @@ def main() -> None:
             failed.append(f"{name}: {type(error).__name__}: {error}")
             print(failed[-1], flush=True)
             continue
+        if rank:
+            continue
         ratios = {site: row["ratio"]["median"] for site, row in found["removed"].items()}
         words = ", ".join(f"{site} {ratio:.3f}x" for site, ratio in ratios.items())
         print(f"{name:24} {found['with_ms']['median']:8.3f} ms  without {words}", flush=True)
         truth_file.write_text(json.dumps(truth, indent=1) + "\n")
         torch.cuda.empty_cache()
+    if rank is not None:
+        dist.destroy_process_group()
     if failed:
         sys.exit("\n".join(failed))
 
