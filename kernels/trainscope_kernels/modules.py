@@ -71,7 +71,11 @@ class Attention(torch.nn.Module):
         v: torch.Tensor,
         mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Attention of q (batch, heads, queries, head_dim) over k and v."""
+        """Attention of q over k and v, in q's dtype: (batch, heads, queries, value_dim).
+
+        q: (batch, heads, queries, head_dim). k: (batch, kv_heads, keys, head_dim). v: (batch,
+        kv_heads, keys, value_dim). mask: boolean (True takes part) or added to the scores.
+        """
         return flash_attention(
             q,
             k,

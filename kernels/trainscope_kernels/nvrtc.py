@@ -143,7 +143,10 @@ def _compile(name: str, texts: list[bytes], header_names: list[str], options: li
             log = bytes(size)
             checked(nvrtc.nvrtcGetProgramLog(program, log))
             text = log.rstrip(b"\0").decode(errors="replace")
-            raise CompileError(f"NVRTC could not compile {name} with {options}:\n{text}")
+            raise CompileError(
+                f"NVRTC could not compile {name} with {options}; pass impl='triton', and please "
+                f"report what it said:\n{text}"
+            )
         (size,) = checked(nvrtc.nvrtcGetCUBINSize(program))
         cubin = bytes(size)
         checked(nvrtc.nvrtcGetCUBIN(program, cubin))

@@ -121,6 +121,7 @@ def test_meta_and_exported_programs_have_the_op(device) -> None:
     ("arguments", "options", "words"),
     [
         ((torch.ones(2, 3), 2), {}, "dim is 2; x has 2 dims, so -2 to 1 are allowed"),
+        ((torch.ones(2, 3), None), {}, "dim must be an int, got NoneType; -1 is the last one"),
         ((torch.tensor(1.0), 1), {}, "dim is 1; x has 0 dims, so -1 to 0 are allowed"),
         ((torch.ones(2, 3).int(),), {}, "x has dtype torch.int32"),
         ((torch.ones(2, 3),), {"dtype": torch.int64}, "dtype is torch.int64"),

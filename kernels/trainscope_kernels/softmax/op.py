@@ -45,6 +45,8 @@ def softmax(
             f"x has dtype {x.dtype}; softmax takes float16, bfloat16, float32 and float64: "
             "convert it first, for example x.float()"
         )
+    if not isinstance(dim, int):
+        raise ArgumentError(f"dim must be an int, got {type(dim).__name__}; -1 is the last one")
     dims = x.dim() or 1
     if not -dims <= dim < dims:
         raise ArgumentError(
