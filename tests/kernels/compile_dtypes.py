@@ -1,12 +1,11 @@
-"""Compiles every Triton kernel for every dtype it takes and prints, as JSON, what did not compile.
+"""Compiles GELU and softmax for every dtype that they take and says what did not compile.
 
 The interpreter runs what no GPU compiles (what stands behind a return is compiled all the same), so
-each dtype has to be seen here. Run it by itself with ``TRITON_INTERPRET=0``.
+each dtype has to be seen here. compile_for_gpus.py imports it, in a process of its own.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import compile_gelu
@@ -47,18 +46,14 @@ def gelu(kernel: str, dtype: str, tanh: bool) -> object:
     )
 
 
-def main() -> None:
-    failed = {}
-    names = []
+def found() -> dict[str, object]:
+    """How many were compiled, and what was said of those that could not be."""
+    assert triton_impl.FORWARD_BLOCK.keys() == set(SIZES.values())
+    failed, count = {}, 0
     for name, compiled in cases():
-        names.append(name)
+        count += 1
         try:
             compiled()
         except Exception as error:
             failed[name] = f"{type(error).__name__}: {str(error)[-400:]}"
-    print(json.dumps({"compiled": len(names), "failed": failed}))
-
-
-if __name__ == "__main__":
-    assert triton_impl.FORWARD_BLOCK.keys() == set(SIZES.values())
-    main()
+    return {"compiled": count, "failed": failed}

@@ -1,11 +1,10 @@
-"""Compiles GELU's Triton kernels for real GPUs and prints, as JSON, what came out of each.
+"""Compiles GELU's Triton kernels for real GPUs and says what came out of each.
 
-Run by itself, without the interpreter: ``TRITON_INTERPRET=0 python compile_gelu.py``.
+Not to be imported where Triton interprets: compile_for_gpus.py does it, in a process of its own.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import tempfile
@@ -100,15 +99,12 @@ def run(tool: str, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def main() -> None:
-    rows = []
+def rows() -> list[dict[str, object]]:
+    """What came out of each case."""
+    found = []
     for name, capability, kind, tanh in CASES:
         compiled, (block, warps) = source(name, kind, tanh)
         each = {"kernel": name, "capability": capability, "dtype": kind, "tanh": tanh}
-        found = look(compiled, capability, warps)
-        rows.append({**each, "elements_a_thread": block // (warps * 32), **found})
-    print(json.dumps(rows))
-
-
-if __name__ == "__main__":
-    main()
+        each["elements_a_thread"] = block // (warps * 32)
+        found.append(each | look(compiled, capability, warps))
+    return found

@@ -1,7 +1,7 @@
-"""Compiles the softmax kernels for real GPUs and prints, as JSON, what came out of each.
+"""Compiles the softmax kernels for real GPUs and says what came out of each.
 
-Run by itself, without the interpreter: ``TRITON_INTERPRET=0 python compile_softmax.py``; with
-``all`` every tile of the plans, which takes a minute.
+Not to be imported where Triton interprets: compile_for_gpus.py does it, in a process of its own.
+``TRITON_INTERPRET=0 python compile_softmax.py`` prints every tile of the plans, in a minute.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +127,12 @@ def used(cubin: bytes) -> dict[str, int]:
     return {"registers": int(found[1]), "spilled": int(found[2]) + int(found[3])}
 
 
-def main(cases: list[tuple[Any, ...]]) -> None:
+def rows(cases: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+    """What came out of each launch of each case."""
     for case in cases:
-        for each in compiled(*case):
-            print(json.dumps(each), flush=True)
+        yield from compiled(*case)
 
 
 if __name__ == "__main__":
-    main(ALL if sys.argv[1:] == ["all"] else FEW)
+    for row in rows(ALL):
+        print(json.dumps(row), flush=True)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("compile_gelu.py")
 INSTRUCTIONS_AN_ELEMENT = {"bf16": 27, "fp32": 55}
 """What an H200 issues while its memory moves an element there and back (132 SMs, 1.75 GHz)."""
 
 
-@pytest.fixture(scope="module")
-def compiled() -> list[dict]:
-    environment = os.environ | {"TRITON_INTERPRET": "0"}
-    command = [sys.executable, str(SCRIPT)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
+@pytest.fixture
+def compiled(compiled_for_gpus: dict[str, Any]) -> list[dict]:
+    return compiled_for_gpus["gelu"]
 
 
 def test_nothing_spills(compiled: list[dict]) -> None:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("compile_softmax.py")
 
-
-@pytest.fixture(scope="module")
-def launches() -> list[dict[str, Any]]:
-    environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    done = subprocess.run(
-        [sys.executable, SCRIPT], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+@pytest.fixture
+def launches(compiled_for_gpus: dict[str, Any]) -> list[dict[str, Any]]:
+    return compiled_for_gpus["softmax"]
 
 
 def test_no_register_spills(launches) -> None:
