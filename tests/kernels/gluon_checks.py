@@ -136,19 +136,27 @@ def captured(dim: int, causal: bool) -> dict[str, float]:
     return worst
 
 
-def new_shape_in_capture() -> str:
-    """What a causal call says that meets a shape for the first time while a graph is captured."""
+def new_shape_in_capture(impl: str) -> str:
+    """What a causal call says that meets a shape for the first time while a graph is captured.
+
+    Where it says nothing: whose bits the replayed graph computes.
+    """
     q, k, v = inputs((1, 2, 256, 64), "bfloat16")
-    flash_attention(q, k, v, causal=True, impl="gluon")
+    for each in ("gluon", "triton"):
+        flash_attention(q, k, v, causal=True, impl=each)
     other = torch.randn(3, 5, 512, 64, device="cuda", dtype=torch.bfloat16)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
-            flash_attention(other, other, other, causal=True, impl="gluon")
+            out = flash_attention(other, other, other, causal=True, impl=impl)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return "captured"
+    graph.replay()
+    for each in ("triton", "gluon"):
+        if torch.equal(out, flash_attention(other, other, other, causal=True, impl=each)):
+            return f"captured {each}"
+    return "captured neither"
 
 
 def layouts(causal: bool) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from trainscope_kernels.attention import (
     flash_attention,
     flash_attention_varlen,
     gluon_envelope,
+    gluon_schedule,
     op,
     varlen,
 )
 from trainscope_kernels.attention.gluon_schedule import balanced_lists, heads_together
-from trainscope_kernels.errors import ImplUnavailableError
+from trainscope_kernels.errors import ImplUnavailableError, KernelError
 
 
 class Chosen(Exception):
@@ -31,6 +33,7 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> FakeTensorMode:
         raise Chosen(arguments[-1])
 
     monkeypatch.setattr(gluon_envelope, "_answers", {0: None})
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(op, "triton_reason", lambda device: None)
     monkeypatch.setattr(op, "require_triton", lambda device: None)
     monkeypatch.setattr(op, "attention_op", stop)
@@ -144,6 +147,34 @@ def test_a_mask_and_packed_sequences_are_refused(hopper: FakeTensorMode) -> None
             flash_attention_varlen(packed, packed, packed, starts, starts, impl="gluon")
 
 
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_in_a_capture_auto_takes_gluon_where_its_schedule_is_there(
+    hopper: FakeTensorMode, monkeypatch: pytest.MonkeyPatch, scheduled: bool
+) -> None:
+    launches = SimpleNamespace(is_scheduled=lambda q: scheduled)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(op.run, "gluon", lambda: launches)
+    with hopper:
+        qkv = tensors()
+        assert impl_of(qkv, causal=True) == ("gluon" if scheduled else "triton")
+        # a call without a mask has no schedule, and by name it goes on to where its absence is said
+        assert impl_of(qkv) == "gluon"
+        assert impl_of(qkv, causal=True, impl="gluon") == "gluon"
+
+
+def test_a_schedule_is_not_copied_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiling = gluon_schedule.Tiling(0, 2, 3, 128, 128, 1, 6)
+    lists = torch.zeros(1), torch.zeros(1)
+    monkeypatch.setattr(gluon_schedule, "_ready", {tiling: lists})
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert gluon_schedule.is_ready(tiling)
+    assert gluon_schedule.schedule_on(tiling) is lists
+    other = tiling._replace(instances=4)
+    assert not gluon_schedule.is_ready(other)
+    with pytest.raises(KernelError, match="call it once before the capture"):
+        gluon_schedule.schedule_on(other)
+
+
 def test_torchs_own_switch_for_determinism_counts(hopper: FakeTensorMode) -> None:
     with hopper:
         qkv = tensors(grad=True)
@@ -219,7 +250,7 @@ def test_the_rule_is_traced_in_one_graph(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(gluon_envelope, "_answers", {0: None})
 
     def ask(q: torch.Tensor) -> tuple[torch.Tensor, str | None]:
-        refusal = gluon_envelope._gpu_refusal(0) or gluon_envelope.call_refusal(
+        refusal = gluon_envelope._answer(0) or gluon_envelope.call_refusal(
             q, q, q, scale=1.0, softcap=0.0, left=-1, right=-1, masked=False, deterministic=False
         )
         return q + 1, refusal

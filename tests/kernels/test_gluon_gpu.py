@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from trainscope_kernels.attention import flash_attention
-from trainscope_kernels.attention.gluon_envelope import gluon_refusal
+from trainscope_kernels.attention.gluon_envelope import gpu_refusal
 from trainscope_kernels.errors import ImplUnavailableError
 
 SCRIPT = Path(__file__).with_name("gluon_checks.py")
@@ -24,18 +24,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(autouse=True)
 def offered() -> None:
-    q = torch.empty(1, 1, 128, 64, device="cuda", dtype=torch.bfloat16)
-    refusal = gluon_refusal(
-        q,
-        q,
-        q,
-        scale=1.0,
-        softcap=0.0,
-        left=-1,
-        right=-1,
-        masked=False,
-        deterministic=False,
-    )
+    refusal = gpu_refusal(torch.device("cuda", 0))
     if refusal is not None:
         pytest.skip(f"the Gluon kernels are not offered here: {refusal}")
 
@@ -103,8 +92,12 @@ def test_a_captured_graph_computes_new_data(dim, causal) -> None:
 
 
 def test_a_new_causal_shape_in_a_capture_says_what_to_do() -> None:
-    said = check("new_shape_in_capture")
+    said = check("new_shape_in_capture", impl="gluon")
     assert said.startswith("KernelError: flash_attention meets a causal call of a new shape")
+
+
+def test_auto_leaves_a_new_causal_shape_in_a_capture_to_triton() -> None:
+    assert check("new_shape_in_capture", impl="auto") == "captured triton"
 
 
 @pytest.mark.parametrize("causal", [False, True])

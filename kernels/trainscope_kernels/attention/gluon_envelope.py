@@ -15,7 +15,8 @@
 | deterministic=True | yes, the forward always is | no: dQ is summed by atomics |
 
 What is outside is refused where "gluon" was asked for by name, and "auto" then takes "triton"; it
-does so too for fewer than ``op.GLUON_FROM`` queries, where a launch costs more than it saves.
+does so too for fewer than ``op.GLUON_FROM`` queries, where a launch costs more than it saves, and
+for a causal call of a new shape while a CUDA graph is captured, whose schedule cannot be copied.
 Copied first, since torch.compile cannot know of them here: a tensor whose address is not a multiple
 of 16 bytes (a view from inside a row), and an incoming gradient of another layout than the table's.
 """
@@ -28,7 +29,7 @@ import torch
 
 from trainscope_kernels.impls import interpreting
 
-__all__ = ["gluon_refusal", "tma_takes"]
+__all__ = ["call_refusal", "gpu_refusal", "tma_takes"]
 
 TRITON = (3, 6)
 """Gluon is experimental and its names move with each release."""
@@ -44,45 +45,17 @@ WIDEST_STRIDE = 2**40
 """Bytes; the limit of a tensor map."""
 
 
-def gluon_refusal(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    scale: float,
-    softcap: float,
-    left: int,
-    right: int,
-    masked: bool,
-    deterministic: bool,
-) -> str | None:
-    """Why the Gluon kernels do not take this call; None where they do.
-
-    The arguments are those of the op, checked already; softcap 0 and left, right -1 are none.
-    """
-    device = q.device
-    if device.type != "cuda":
-        return f"it needs CUDA tensors, these are on {device.type}"
-    reason = _gpu_refusal(device.index)
-    if reason is not None:
-        return reason
-    return call_refusal(
-        q,
-        k,
-        v,
-        scale=scale,
-        softcap=softcap,
-        left=left,
-        right=right,
-        masked=masked,
-        deterministic=deterministic,
-    )
-
-
 _answers: dict[int, str | None] = {}
 
 
-def _gpu_refusal(index: int) -> str | None:
+def gpu_refusal(device: torch.device) -> str | None:
+    """Why the Gluon kernels do not run on this device; None where they do."""
+    if device.type != "cuda":
+        return f"it needs CUDA tensors, these are on {device.type}"
+    return _answer(device.index)
+
+
+def _answer(index: int) -> str | None:
     if index not in _answers:
         _answers[index] = _ask_gpu(index)
     return _answers[index]
@@ -90,7 +63,7 @@ def _gpu_refusal(index: int) -> str | None:
 
 # What torch.compiler.assume_constant_result does, which would import Triton with us: torch.compile
 # asks, and does not trace the question.
-_gpu_refusal._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_answer._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _ask_gpu(index: int) -> str | None:
@@ -121,7 +94,10 @@ def call_refusal(
     masked: bool,
     deterministic: bool,
 ) -> str | None:
-    """The part of the table that follows from the tensors and settings."""
+    """Why the Gluon kernels do not take this call; None where they do.
+
+    The arguments are those of the op, checked already; softcap 0 and left, right -1 are none.
+    """
     batch, heads, length, dim = q.shape
     if q.dtype not in DTYPES:
         return f"it takes bfloat16 and float16, got {q.dtype}"

@@ -14,9 +14,14 @@ from trainscope_kernels.attention.gluon_dq import attention_dq
 from trainscope_kernels.attention.gluon_envelope import tma_takes
 from trainscope_kernels.attention.gluon_forward import attention_forward
 from trainscope_kernels.attention.gluon_row_terms import attention_row_terms
-from trainscope_kernels.attention.gluon_schedule import heads_together, schedule_on
+from trainscope_kernels.attention.gluon_schedule import (
+    Tiling,
+    heads_together,
+    is_ready,
+    schedule_on,
+)
 
-__all__ = ["backward", "forward"]
+__all__ = ["backward", "forward", "is_scheduled"]
 
 LOG2E = 1.4426950408889634
 ROWS = 64
@@ -65,21 +70,13 @@ def forward(
         with torch.cuda.device(device):
             return forward(q, k, v, out, lse, scale, causal)
     q, k, v = _readable(q), _readable(k), _readable(v)
-    batch, heads, length, dim = q.shape
+    _, heads, length, dim = q.shape
     warpgroups, q_in_registers, sums_by_thread, consumer, producer = FORWARD[dim]
-    row_blocks = -(-length // (warpgroups * ROWS))
-    instances = batch * heads
-    tiles = instances * row_blocks
-    programs = min(tiles, _multiprocessors(device))
-    table = lists = lse
-    if causal:
-        together = heads_together(row_blocks * warpgroups * ROWS * dim * 2 * q.element_size())
-        table, lists = schedule_on(
-            device, instances, row_blocks, warpgroups * ROWS, KEYS, together, programs
-        )
+    tiling = _tiling(q)
+    table, lists = schedule_on(tiling) if causal else (lse, lse)
     _start(
         attention_forward,
-        programs,
+        tiling.programs,
         (device, q.dtype, dim, causal, length % KEYS == 0),
         (
             _map(q, ROWS),
@@ -89,9 +86,9 @@ def forward(
             lse,
             table,
             lists,
-            tiles,
+            tiling.instances * tiling.row_blocks,
             length,
-            row_blocks,
+            tiling.row_blocks,
             heads,
             heads // k.shape[1],
             scale * LOG2E,
@@ -206,6 +203,22 @@ def backward(
         ROWS=ROWS,
         DIM=dim,
     )
+
+
+def is_scheduled(q: torch.Tensor) -> bool:
+    """Whether a causal forward of such a q has nothing to copy to the GPU first."""
+    return is_ready(_tiling(q))
+
+
+def _tiling(q: torch.Tensor) -> Tiling:
+    batch, heads, length, dim = q.shape
+    rows = FORWARD[dim][0] * ROWS
+    instances, row_blocks = batch * heads, -(-length // rows)
+    # a head's K and V are read by all its row blocks
+    together = heads_together(row_blocks * rows * dim * 2 * q.element_size())
+    device: Any = q.device.index
+    programs = min(instances * row_blocks, _multiprocessors(device))
+    return Tiling(device, instances, row_blocks, rows, KEYS, together, programs)
 
 
 @functools.cache

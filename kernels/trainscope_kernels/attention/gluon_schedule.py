@@ -8,17 +8,33 @@ equally long and every programs-th one is as good.
 
 from __future__ import annotations
 
-import functools
 import heapq
+from typing import NamedTuple
 
 import torch
 
 from trainscope_kernels.errors import KernelError
 
-__all__ = ["balanced_lists", "heads_together", "schedule_on"]
+__all__ = ["Tiling", "balanced_lists", "heads_together", "is_ready", "schedule_on"]
 
 L2_SHARE = 32 * 2**20
 """Bytes; about half of the L2 cache of an H100 or H200."""
+
+
+class Tiling(NamedTuple):
+    """How a forward is cut up.
+
+    instances: heads of all batches. row_blocks: of each head. rows, keys: of a row block and of a
+    step. together: heads whose programs run at the same time. programs: on the whole device.
+    """
+
+    device: int
+    instances: int
+    row_blocks: int
+    rows: int
+    keys: int
+    together: int
+    programs: int
 
 
 def heads_together(bytes_a_head: int) -> int:
@@ -56,20 +72,33 @@ def balanced_lists(
     return table, [len(each) for each in taken] + offsets
 
 
-@functools.cache
-def schedule_on(
-    device: int, instances: int, row_blocks: int, rows: int, keys: int, together: int, programs: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The lists of a causal call on a device: int32 tensors (table, lists), kept for good.
+_ready: dict[Tiling, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    rows, keys: of a row block and of a step. Lengths that give as many row blocks share one.
-    About 4 bytes a tile; never freed, since a stream that still reads them may be any.
+
+def is_ready(tiling: Tiling) -> bool:
+    """Whether the lists of these causal calls are on their device."""
+    return tiling in _ready
+
+
+def schedule_on(tiling: Tiling) -> tuple[torch.Tensor, torch.Tensor]:
+    """The lists of a causal call on its device: int32 tensors (table, lists), kept for good.
+
+    Lengths that give as many row blocks share one. About 4 bytes a tile; never freed, since a
+    stream that still reads them may be any.
     """
+    found = _ready.get(tiling)
+    if found is None:
+        found = _ready[tiling] = _made(tiling)
+    return found
+
+
+def _made(tiling: Tiling) -> tuple[torch.Tensor, torch.Tensor]:
     if torch.cuda.is_current_stream_capturing():
         raise KernelError(
             "flash_attention meets a causal call of a new shape while a CUDA graph is captured, "
             "and would have to copy its schedule to the GPU: call it once before the capture"
         )
+    device, instances, row_blocks, rows, keys, together, programs = tiling
     steps = [-(-(block + 1) * rows // keys) for block in range(row_blocks)]
     both = [
         torch.tensor(each, dtype=torch.int32)

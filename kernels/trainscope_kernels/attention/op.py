@@ -16,7 +16,7 @@ from trainscope_kernels.attention.checks import (
     number_of,
     refuse,
 )
-from trainscope_kernels.attention.gluon_envelope import gluon_refusal
+from trainscope_kernels.attention.gluon_envelope import call_refusal, gpu_refusal
 from trainscope_kernels.attention.masking import band_of
 from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import require_triton, triton_reason
@@ -82,7 +82,7 @@ def flash_attention(
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else number_of("scale", scale, 1.0)
     cap = 0.0 if softcap is None else number_of("softcap", softcap, 0.0)
     if impl == "gluon" or (impl == "auto" and q.shape[2] >= GLUON_FROM):
-        refusal = gluon_refusal(
+        refusal = gpu_refusal(q.device) or call_refusal(
             q,
             k,
             v,
@@ -93,6 +93,8 @@ def flash_attention(
             masked=mask is not None,
             deterministic=deterministic,
         )
+        if refusal is None and impl == "auto" and right == 0 and _cannot_be_scheduled(q):
+            refusal = "its schedule cannot be copied while a CUDA graph is captured"
         impl = gluon_or(impl, refusal)
     out, lse = attention_op(
         q,
@@ -124,6 +126,18 @@ def gluon_or(impl: str, refusal: str | None) -> str:
     if impl == "gluon":
         raise ImplUnavailableError(f"impl='gluon' cannot run: {refusal}; or pass impl='auto'")
     return impl
+
+
+def _cannot_be_scheduled(q: torch.Tensor) -> bool:
+    """Whether a CUDA graph is captured and Gluon has no schedule yet for this causal call.
+
+    torch.compile decides before any capture.
+    """
+    return (
+        not torch.compiler.is_compiling()
+        and torch.cuda.is_current_stream_capturing()
+        and not run.gluon().is_scheduled(q)
+    )
 
 
 def pick_impl(impl: str, q: torch.Tensor) -> str:

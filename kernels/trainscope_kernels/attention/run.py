@@ -12,7 +12,7 @@ from trainscope_kernels.attention.masking import Band
 from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import interpreting
 
-__all__ = ["backward", "fake_backward", "fake_forward", "forward"]
+__all__ = ["backward", "fake_backward", "fake_forward", "forward", "gluon"]
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -29,7 +29,8 @@ def _triton() -> Any:
 
 
 @functools.cache
-def _gluon() -> Any:
+def gluon() -> Any:
+    """The Gluon launchers, imported as late."""
     from trainscope_kernels.attention import gluon_launch
 
     return gluon_launch
@@ -77,7 +78,7 @@ def forward(
         _require_dtype(q)
     out, lse = fake_forward(q, k, v, mask, cu_q, cu_k, scale, softcap, left, right, from_end, impl)
     if impl == "gluon":
-        _gluon().forward(q, k, v, out, lse, scale, causal=right == 0)
+        gluon().forward(q, k, v, out, lse, scale, causal=right == 0)
         return out, lse
     if cu_q is not None:
         # rows that belong to no sequence are written by no program
@@ -133,7 +134,7 @@ def backward(
                 grad.copy_(value)
         return grads
     if impl == "gluon":
-        _gluon().backward(grad_out, grad_lse, q, k, v, out, lse, grads, scale, causal=right == 0)
+        gluon().backward(grad_out, grad_lse, q, k, v, out, lse, grads, scale, causal=right == 0)
         return grads
     if cu_q is not None:
         for grad in grads:
