@@ -13,8 +13,8 @@ A program that waits has published its own part before, so it only waits for oth
 - Who waits keeps its place and stops nobody: other warps get their turns, and a time slice or a
   debugger stops and continues all programs of a process together.
 
-Not counted are green contexts (some of the multiprocessors for some of the streams) and other MPS
-clients where none has a part of its own.
+Not counted are green contexts (some of the multiprocessors for some of the streams), and other MPS
+clients where none has a part of its own: impl="reference" is the way out there.
 
 A word is never one of an earlier launch: each call makes its words anew and fills them with zeros
 on its kernels' stream. Their memory goes to later work of that stream only, and an exception
