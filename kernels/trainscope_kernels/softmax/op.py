@@ -33,6 +33,8 @@ def softmax(
     "reference".
 
     A row with +inf or NaN, or of -inf alone, is NaN, as in torch. Differentiable once.
+    In a CUDA green context pass impl="reference" for rows of more than 16,384 columns: programs
+    wait for one another there, and triton_exchange.py says why that ends elsewhere.
     Raises ArgumentError for a value that is not allowed and ImplUnavailableError where the impl
     asked for by name cannot run.
     """
