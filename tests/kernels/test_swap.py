@@ -7,9 +7,9 @@ import pickle
 
 import pytest
 import torch
+from swapped_nets import ops_of
 from torch import nn
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainscope_kernels import ArgumentError, swap
 from trainscope_kernels.modules import GELU, Softmax
@@ -36,21 +36,6 @@ class Net(nn.Module):
 @pytest.fixture
 def x() -> torch.Tensor:
     return torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
-
-
-def ops_of(model: nn.Module, x: torch.Tensor) -> list[str]:
-    """Each op of ours that one call dispatches."""
-    names: list[str] = []
-
-    class Heard(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if func.namespace == "trainscope_kernels":
-                names.append(func._opname)
-            return func(*args, **(kwargs or {}))
-
-    with Heard():
-        model(x)
-    return names
 
 
 def test_all_of_it_runs_through_these_kernels_and_gives_the_same(x: torch.Tensor) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from trainscope_kernels.attention import flash_attention
@@ -16,13 +18,18 @@ __all__ = ["REPLACED", "instead_of"]
 
 HALVES_AND_FLOAT = (torch.float16, torch.bfloat16, torch.float32)
 LARGEST_HEAD_DIM = 256
+PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+"""A subclass (DTensor, a quantized weight, a causal bias) means more than its values."""
+_C: Any = torch._C
+_transform = _C._functorch.peek_interpreter_stack
 
 
 def instead_of(func: Callable[..., Any], impl: str) -> Callable[..., Any] | None:
     """What to call instead of ``func``; None for a function that is not replaced.
 
     It gives the call to ``func`` where these kernels do not take it: on a device without them
-    (unless ``impl`` names one), another dtype, dropout, a mask that wants a gradient.
+    (unless ``impl`` names one), another dtype, dropout, a mask that wants a gradient, a subclass
+    of tensors, a transform of torch.func, forward-mode differentiation.
     """
     replacement = REPLACED.get(func)
     if replacement is None:
@@ -73,6 +80,7 @@ def _attention(
         heads = key.shape[1] == query.shape[1] or enable_gqa
         taken = dims <= LARGEST_HEAD_DIM and heads and key.shape[1] == value.shape[1]
     if attn_mask is not None:
+        taken = taken and type(attn_mask) in PLAIN
         taken = taken and not attn_mask.requires_grad and not is_causal
     if not taken or dropout_p > 0.0:
         return func(
@@ -89,9 +97,11 @@ def _attention(
 
 def _is_taken(x: Any, impl: str) -> bool:
     """A plain tensor of a dtype that is faster here, where kernels run, or anywhere by name."""
-    if not isinstance(x, torch.Tensor) or x.layout != torch.strided or x.is_nested:
+    if type(x) not in PLAIN or x.layout != torch.strided or x.is_nested:
         return False
-    return x.dtype in HALVES_AND_FLOAT and (x.is_cuda or impl != "auto")
+    if x.dtype not in HALVES_AND_FLOAT or not (x.is_cuda or impl != "auto"):
+        return False
+    return torch.compiler.is_compiling() or (_transform() is None and forward_ad._current_level < 0)
 
 
 REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {

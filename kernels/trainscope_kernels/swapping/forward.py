@@ -1,34 +1,21 @@
-"""The forward of a model whose calls of torch's functions are replaced."""
+"""The forward of a module whose calls of torch's functions are replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import sys
+import weakref
+from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch import nn
+from torch.overrides import _get_current_function_mode, _pop_mode_temporarily
 
-from trainscope_kernels.swapping.calls import instead_of
+from trainscope_kernels.errors import KernelError
+from trainscope_kernels.swapping.mode import Replacing
 
-__all__ = ["SwappedForward"]
-
-
-class _Replacing(TorchFunctionMode):
-    """While it is on, calls of the replaced functions go to these kernels."""
-
-    def __init__(self, impl: str) -> None:
-        super().__init__()
-        self.impl = impl
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        instead = instead_of(func, self.impl)
-        return (func if instead is None else instead)(*args, **(kwargs or {}))
+__all__ = ["SwappedForward", "UnswappedInEval"]
 
 
 class SwappedForward:
@@ -36,14 +23,78 @@ class SwappedForward:
 
     It is data of the module like any other, so the module pickles, deepcopies (the copy's refers
     to the copy) and compiles; ``state_dict`` knows nothing of it. Each function of torch that the
-    model calls takes about a microsecond more in eager mode, and nothing under torch.compile.
+    module calls takes about a microsecond more in eager mode, and nothing under torch.compile.
     """
 
-    def __init__(self, module: torch.nn.Module, impl: str) -> None:
-        self.module = module
+    def __init__(self, module: nn.Module, impl: str) -> None:
+        self._refer_to(module)
         self.impl = impl
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the module's own forward."""
-        with _Replacing(self.impl):
-            return type(self.module).forward(self.module, *arguments, **named)
+        if torch.compiler.is_compiling():
+            return self._replaced(self.module, arguments, named)
+        # a shallow copy of the module, as nn.DataParallel makes one for each GPU, shares this
+        # object: whose forward it is, only the caller knows
+        caller = sys._getframe(1).f_locals.get("self")
+        if isinstance(caller, nn.Module) and vars(caller).get("forward") is self:
+            return self._replaced(caller, arguments, named)
+        return self._replaced(self.module, arguments, named)
+
+    def _replaced(self, module: Any, arguments: Any, named: Any) -> Any:
+        forward = type(module).forward
+        if not torch.compiler.is_compiling():
+            on = _get_current_function_mode()
+            if isinstance(on, Replacing) and on.does_here(self.impl):
+                return forward(module, *arguments, **named)
+        with Replacing(self.impl):
+            return forward(module, *arguments, **named)
+
+    @property
+    def module(self) -> nn.Module:
+        """The module whose forward this is."""
+        module = self._module()
+        if module is None:
+            raise KernelError("the model of this forward is gone: keep the model, not its forward")
+        return module
+
+    def _refer_to(self, module: nn.Module) -> None:
+        # weakly: a cycle would keep a deleted model's memory until the garbage is collected
+        self._module = weakref.ref(module)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"module": self.module, "impl": self.impl}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._refer_to(state["module"])
+        self.impl = state["impl"]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The class's own: trainers read it to see which columns of a batch the model takes."""
+        return inspect.signature(self._own())
+
+    def __getattr__(self, name: str) -> Any:
+        """What a method has and this has not, such as ``__code__``, which torch.export reads."""
+        if "_module" not in vars(self):  # while it is copied or unpickled
+            raise AttributeError(name)
+        return getattr(self._own(), name)
+
+    def _own(self) -> Any:
+        module = self.module
+        return type(module).forward.__get__(module)
+
+
+class UnswappedInEval(SwappedForward):
+    """The forward of torch's own transformer modules, which in eval mode run as if not swapped.
+
+    They have a fast path there, which they do not take while a mode is on.
+    """
+
+    def _replaced(self, module: Any, arguments: Any, named: Any) -> Any:
+        if module.training or torch.compiler.is_compiling():
+            return super()._replaced(module, arguments, named)
+        with ExitStack() as popped:
+            while isinstance(_get_current_function_mode(), Replacing):
+                popped.enter_context(_pop_mode_temporarily())
+            return type(module).forward(module, *arguments, **named)
