@@ -28,14 +28,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from trainscope_kernels.attention import flash_attention
-from trainscope_kernels.attention.masking import Band
+from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.run import fake_forward
 from trainscope_kernels.attention.tile_sizes import Tile, tile_for
 from trainscope_kernels.attention.triton_delta import row_terms
 from trainscope_kernels.attention.triton_dkdv import dkdv
 from trainscope_kernels.attention.triton_dq import dq
 from trainscope_kernels.attention.triton_forward import forward
-from trainscope_kernels.attention.triton_launch import Call
 
 CANDIDATES: dict[int, dict[str, list[tuple[int, int, int, int]]]] = {
     128: {
@@ -58,7 +57,8 @@ CANDIDATES: dict[int, dict[str, list[tuple[int, int, int, int]]]] = {
 PRODUCTS = {"forward": 2, "dkdv": 4, "dq": 3}
 """Matrix products of each kernel, 2 * batch * heads * length^2 * dim operations each."""
 BATCH, HEADS, LENGTH = 4, 32, 4096
-CAUSAL = {"full": Band(-1, -1, False), "causal": Band(-1, 0, False)}
+RIGHT = {"full": -1, "causal": 0}
+"""Keys after its own that a query sees: -1 is all."""
 
 Job = tuple[str, int, str, Tile]
 Run = Callable[[], Any]
@@ -73,15 +73,15 @@ def inputs(batch: int, heads: int, length: int, dim: int, count: int = 4) -> lis
 def runs(sizes: tuple[int, int, int], dim: int, mask: str) -> dict[str, Callable[[Tile], Any]]:
     """By kernel: what runs it with a tile, on inputs of (batch, heads, length)."""
     q, k, v, grad_out = inputs(*sizes, dim)
-    call = Call(None, None, None, dim**-0.5, 0.0, CAUSAL[mask])
+    call = Call(q, k, v, None, None, None, dim**-0.5, 0.0, -1, RIGHT[mask], False)
     out, lse = fake_forward(q, k, v)
-    forward(q, k, v, out, lse, call)
+    forward(call, out, lse)
     terms = row_terms(out, grad_out, None, lse)
     grads = [torch.empty_like(q) for _ in range(3)]
     return {
-        "forward": lambda tile: forward(q, k, v, out, lse, call, tile),
-        "dkdv": lambda tile: dkdv(grad_out, q, k, v, terms, grads[1], grads[2], call, tile),
-        "dq": lambda tile: dq(grad_out, q, k, v, terms, grads[0], call, tile),
+        "forward": lambda tile: forward(call, out, lse, tile),
+        "dkdv": lambda tile: dkdv(call, grad_out, terms, grads[1], grads[2], tile),
+        "dq": lambda tile: dq(call, grad_out, terms, grads[0], tile),
     }
 
 
@@ -158,7 +158,7 @@ def main() -> None:
     jobs: list[Job] = [
         (kernel, dim, mask, Tile(*tile))
         for dim in chosen.dims
-        for mask in CAUSAL
+        for mask in RIGHT
         for kernel, tiles in CANDIDATES[dim].items()
         for tile in tiles
         if not chosen.only_ops
@@ -172,7 +172,7 @@ def main() -> None:
     products = 2 * BATCH * HEADS * LENGTH**2 / 1e9
     rows: list[dict[str, Any]] = []
     for dim in chosen.dims:
-        for mask in CAUSAL:
+        for mask in RIGHT:
             half = 0.5 if mask == "causal" else 1.0
             here = runs((BATCH, HEADS, LENGTH), dim, mask)
             for job in jobs:
@@ -192,7 +192,7 @@ def main() -> None:
                 print(f"{kernel:8} {dim:4} {mask:7} {tuple(tile)!s:20} {ms:8.3f} {rate:6.0f}{mark}")
                 rows.append({"kernel": kernel, "dim": dim, "mask": mask, "tile": tile, "ms": ms})
     for dim in chosen.dims:
-        for mask in CAUSAL:
+        for mask in RIGHT:
             nominal = products * 2 * dim * (0.5 if mask == "causal" else 1.0)
             for name, make, back in whole_ops(dim, mask):
                 ms = [milliseconds(make, 0.1), milliseconds(back, 0.1)]

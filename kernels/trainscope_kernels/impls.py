@@ -13,7 +13,7 @@ __all__ = ["interpreting", "require_triton", "triton_reason"]
 
 OLDEST_CAPABILITY = (8, 0)
 """Ampere. Older GPUs have no bf16 and no cp.async; nothing here was tried on them."""
-_reasons: dict[tuple[str, int], str | None] = {}
+_reasons: dict[torch.device, str | None] = {}
 
 
 def interpreting() -> bool:
@@ -23,10 +23,10 @@ def interpreting() -> bool:
 
 def triton_reason(device: torch.device) -> str | None:
     """Why Triton kernels cannot run on this device; None where they can."""
-    key = device.type, device.index or 0
-    if key not in _reasons:  # a dict, for torch.compile warns of a functools.cache that it traces
-        _reasons[key] = _triton_reason(*key)
-    return _reasons[key]
+    # a dict, for torch.compile warns of a functools.cache that it traces
+    if device not in _reasons:
+        _reasons[device] = _triton_reason(device.type, device.index or 0)
+    return _reasons[device]
 
 
 def _triton_reason(device_type: str, index: int) -> str | None:

@@ -1,4 +1,4 @@
-"""A launch of a known kind is found again, and only for tensors of that very kind."""
+"""A launch of a known kind is found again, and only for a call of that very kind."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from trainscope_kernels.attention import triton_launch
+from trainscope_kernels.attention.call import Call
 
 
 class Kernel:
@@ -45,44 +46,70 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return made
 
 
-def launch(kernel: Kernel, x: torch.Tensor, settings: Any = None) -> None:
+def launch(kernel: Kernel, call: Call) -> None:
     triton_launch.start(
         kernel,
-        (x, None),
-        settings,
-        lambda: triton_launch.Launch(7, (x.shape[0],), {"DIM": x.shape[1]}, 4, 2),
+        (call.q, None),
+        triton_launch.kind_of(call),
+        lambda: triton_launch.Launch(7, (call.q.shape[2],), {"DIM": call.q.shape[3]}, 4, 2),
     )
 
 
+X = torch.zeros(1, 1, 8, 4)
+OFFSETS = torch.zeros(3, dtype=torch.int32)
+PLAIN = Call(X, X, X, None, None, None, 1.0, 0.0, -1, -1, False)
+PACKED = PLAIN._replace(cu_q=OFFSETS, cu_k=OFFSETS)
+MASKED = PLAIN._replace(mask=torch.zeros(1, 1, 8, 8))
+
+
 def test_the_second_launch_asks_triton_nothing(kernel: Kernel) -> None:
-    x = torch.zeros(8, 4)
-    launch(kernel, x)
-    launch(kernel, x)
+    launch(kernel, PLAIN)
+    launch(kernel, PLAIN._replace(q=torch.ones_like(X)))
     assert kernel.asked == [{"DIM": 4, "num_warps": 4, "num_stages": 2}]
-    assert kernel.found == [((7, 1, 1), x, None, 8, 4)]
+    ((grid, q, none, *rest),) = kernel.found
+    assert (grid, none, rest) == ((7, 1, 1), None, [8, 4])
+    assert torch.equal(q, torch.ones_like(X))
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("first", "other"),
     [
-        torch.zeros(9, 4),
-        torch.zeros(4, 8).mT,
-        torch.zeros(8, 4, dtype=torch.float16),
-        torch.zeros(33)[1:].view(8, 4),
+        (PLAIN, PLAIN._replace(q=torch.zeros(1, 1, 9, 4))),
+        (PLAIN, PLAIN._replace(k=torch.zeros(1, 1, 4, 8).mT)),
+        (PLAIN, PLAIN._replace(v=torch.zeros(1, 1, 8, 5))),
+        (PLAIN, PLAIN._replace(q=X.half(), k=X.half(), v=X.half())),
+        (PLAIN, PLAIN._replace(q=torch.zeros(33)[1:].view(1, 1, 8, 4))),
+        (PLAIN, PLAIN._replace(scale=0.5)),
+        (PLAIN, PLAIN._replace(right=0)),
+        (PLAIN, MASKED),
+        (MASKED, MASKED._replace(mask=torch.zeros(1, 1, 8, 1).expand(1, 1, 8, 8))),
+        (MASKED, MASKED._replace(mask=torch.zeros(1, 1, 8, 8, dtype=torch.bool))),
+        (PLAIN, PACKED),
+        (PACKED, PACKED._replace(cu_q=OFFSETS[1:], cu_k=OFFSETS[1:])),
+        (PACKED, PACKED._replace(cu_k=OFFSETS.long())),
     ],
-    ids=["length", "strides", "dtype", "address"],
-)
-def test_another_kind_of_tensor_is_not_mistaken_for_it(kernel: Kernel, other: torch.Tensor) -> None:
-    launch(kernel, torch.zeros(8, 4))
+    ids=[
+        "length", "strides", "value dim", "dtype", "address", "scale", "causal", "a mask",
+        "a mask's strides", "a mask's dtype", "packed", "sequences", "dtype of offsets",
+    ],
+)  # fmt: skip
+def test_another_kind_of_call_is_not_mistaken_for_it(
+    kernel: Kernel, first: Call, other: Call
+) -> None:
+    launch(kernel, first)
     launch(kernel, other)
     assert len(kernel.asked) == 2
     assert kernel.found == []
 
 
-def test_other_settings_are_another_launch(kernel: Kernel) -> None:
-    x = torch.zeros(8, 4)
-    launch(kernel, x, (1.0, 2))
-    launch(kernel, x, (1.0, 3))
+def test_the_precision_of_float32_is_part_of_the_kind(kernel: Kernel) -> None:
+    launch(kernel, PLAIN)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        launch(kernel, PLAIN)
+    finally:
+        torch.set_float32_matmul_precision(before)
     assert len(kernel.asked) == 2
 
 
@@ -91,5 +118,5 @@ def test_ever_new_lengths_do_not_grow_without_end(
 ) -> None:
     monkeypatch.setattr(triton_launch, "MOST_READY", 3)
     for length in range(1, 12):
-        launch(kernel, torch.zeros(length, 4))
+        launch(kernel, PLAIN._replace(q=torch.zeros(1, 1, length, 4)))
         assert len(triton_launch._ready) <= 3

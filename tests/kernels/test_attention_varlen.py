@@ -114,5 +114,8 @@ def test_a_bad_argument_is_named(device: torch.device, change: Any, said: str) -
 def test_causal_true_is_taken_where_both_sides_have_the_same_offsets(device: torch.device) -> None:
     q, k, v = packed(device)
     cu_q, cu_k = offsets(Q_LENGTHS, device), offsets(K_LENGTHS, device)
+    taken = flash_attention_varlen(q, q, q, cu_q, cu_q, causal=True, impl="reference")
+    named = flash_attention_varlen(q, q, q, cu_q, cu_q, causal="top-left", impl="reference")
+    assert torch.equal(taken, named)
     with pytest.raises(ArgumentError, match="'top-left'"):
         flash_attention_varlen(q, k, v, cu_q, cu_k, causal=True)

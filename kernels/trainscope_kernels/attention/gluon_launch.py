@@ -9,6 +9,7 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.gluon_backward import attention_backward
 from trainscope_kernels.attention.gluon_dq import attention_dq
 from trainscope_kernels.attention.gluon_envelope import tma_takes
@@ -55,21 +56,14 @@ class Map(NamedTuple):
     padding: str = "zero"
 
 
-def forward(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    out: torch.Tensor,
-    lse: torch.Tensor,
-    scale: float,
-    causal: bool,
-) -> None:
+def forward(call: Call, out: torch.Tensor, lse: torch.Tensor) -> None:
     """Fill ``out`` (batch, heads, length, dim) and ``lse`` (batch, heads, length), float32."""
-    device = q.device.index
+    device: Any = call.q.device.index
     if device != torch.cuda.current_device():
         with torch.cuda.device(device):
-            return forward(q, k, v, out, lse, scale, causal)
-    q, k, v = _readable(q), _readable(k), _readable(v)
+            return forward(call, out, lse)
+    q, k, v = (_readable(each) for each in call[:3])
+    causal = call.right == 0
     _, heads, length, dim = q.shape
     warpgroups, q_in_registers, sums_by_thread, consumer, producer = FORWARD[dim]
     tiling = _tiling(q)
@@ -91,7 +85,7 @@ def forward(
             tiling.row_blocks,
             heads,
             heads // k.shape[1],
-            scale * LOG2E,
+            call.scale * LOG2E,
         ),
         WARPGROUPS=warpgroups,
         ROWS=ROWS,
@@ -109,26 +103,24 @@ def forward(
 
 
 def backward(
+    call: Call,
     grad_out: torch.Tensor,
     grad_lse: torch.Tensor | None,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
     out: torch.Tensor,
     lse: torch.Tensor,
     grads: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    scale: float,
-    causal: bool,
 ) -> None:
     """Fill ``grads``, those of q, k and v: (batch, heads, length, dim), length a multiple of 128.
 
     Empty ones are left so, and cost as much: one kernel makes all three. Takes 4 bytes an element
     of q for dQ's workspace, and 8 a row.
     """
-    device = q.device.index
+    device: Any = call.q.device.index
     if device != torch.cuda.current_device():
         with torch.cuda.device(device):
-            return backward(grad_out, grad_lse, q, k, v, out, lse, grads, scale, causal)
+            return backward(call, grad_out, grad_lse, out, lse, grads)
+    q, k, v = call[:3]
+    scale, causal = call.scale, call.right == 0
     batch, heads, length, dim = q.shape
     instances = batch * heads
     row_blocks = length // ROWS

@@ -44,6 +44,8 @@ def band_of(
     if causal is not None and causal is not False:
         from_end = _causal_from_end(causal, same_length)
         right = 0
+    if left < 0 and right < 0:
+        return EVERYTHING
     return Band(left, right, from_end)
 
 

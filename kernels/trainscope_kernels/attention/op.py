@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,8 +23,17 @@ from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import require_triton, triton_reason
 from trainscope_kernels.registry import define, define_backward
 
-__all__ = ["attention_op", "flash_attention", "gluon_or", "in_autocast_dtype", "pick_impl"]
+__all__ = [
+    "any_autocast",
+    "attention_op",
+    "flash_attention",
+    "gluon_or",
+    "in_autocast_dtype",
+    "pick_impl",
+]
 
+any_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
+"""Whether autocast is on for some device: cheaper to ask than which device a tensor is on."""
 GLUON_FROM = 512
 """Queries from which on "auto" looks at Gluon. Its four tensor maps are made anew in each launch,
 which costs more CPU time than a short sequence takes on the GPU; at 512 it ties with cuDNN."""
@@ -71,7 +81,7 @@ def flash_attention(
     """
     if not_offered:
         refuse(not_offered)
-    if torch.is_autocast_enabled(q.device.type):
+    if any_autocast():
         q, k, v = in_autocast_dtype(q, k, v)
     check_same_kind(q, k, v)
     check_shapes(q.shape, k.shape, v.shape)
@@ -113,9 +123,12 @@ def flash_attention(
     return (out, lse) if return_lse else out
 
 
-def in_autocast_dtype(*tensors: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors in autocast's dtype, as scaled_dot_product_attention takes them there."""
-    dtype = torch.get_autocast_dtype(tensors[0].device.type)
+def in_autocast_dtype(*tensors: torch.Tensor) -> Sequence[torch.Tensor]:
+    """The tensors in their device's autocast dtype, as scaled_dot_product_attention takes them."""
+    device_type = tensors[0].device.type
+    if not torch.is_autocast_enabled(device_type):
+        return tensors
+    dtype = torch.get_autocast_dtype(device_type)
     return [x if x.dtype == torch.float64 else x.to(dtype) for x in tensors]
 
 
@@ -160,23 +173,12 @@ def _save(ctx: Any, arguments: tuple[Any, ...], outputs: tuple[torch.Tensor, ...
 
 def _backward(ctx: Any, grad_out: torch.Tensor | None, grad_lse: torch.Tensor | None) -> Any:
     needs_q, needs_k, needs_v = ctx.needs_input_grad[:3]
-    q, k, v, mask, cu_q, cu_k, out, lse = ctx.saved_tensors
+    *tensors, out, lse = ctx.saved_tensors
+    *settings, impl = ctx.settings
     if grad_out is None:
         grad_out = out.new_zeros(()).expand_as(out)
     grads = _backward_op(
-        grad_out,
-        grad_lse,
-        q,
-        k,
-        v,
-        mask,
-        cu_q,
-        cu_k,
-        out,
-        lse,
-        *ctx.settings,
-        needs_q,
-        needs_k or needs_v,
+        *tensors, *settings, grad_out, grad_lse, out, lse, impl, needs_q, needs_k or needs_v
     )
     wanted = (needs_q, needs_k, needs_v)
     return (
@@ -185,19 +187,19 @@ def _backward(ctx: Any, grad_out: torch.Tensor | None, grad_lse: torch.Tensor | 
     )
 
 
+_CALL = (
+    "Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? cu_q, Tensor? cu_k, float scale, "
+    "float softcap, int left, int right, bool from_end"
+)
 _backward_op = define_backward(
-    "flash_attention_backward(Tensor grad_out, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, "
-    "Tensor? mask, Tensor? cu_q, Tensor? cu_k, Tensor out, Tensor lse, float scale, "
-    "float softcap, int left, int right, bool from_end, str impl, bool of_q, bool of_kv) "
-    "-> (Tensor, Tensor, Tensor)",
+    f"flash_attention_backward({_CALL}, Tensor grad_out, Tensor? grad_lse, Tensor out, Tensor lse, "
+    "str impl, bool of_q, bool of_kv) -> (Tensor, Tensor, Tensor)",
     run=run.backward,
     fake=run.fake_backward,
     of="flash_attention",
 )
 attention_op = define(
-    "flash_attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? cu_q, Tensor? cu_k, "
-    "float scale, float softcap, int left, int right, bool from_end, str impl) "
-    "-> (Tensor, Tensor)",
+    f"flash_attention({_CALL}, str impl) -> (Tensor, Tensor)",
     run=run.forward,
     fake=run.fake_forward,
     save=_save,

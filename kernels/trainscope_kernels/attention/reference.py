@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import torch
 
-from trainscope_kernels.attention.masking import Band, visible_keys
+from trainscope_kernels.attention.call import Call
+from trainscope_kernels.attention.masking import visible_keys
 
 __all__ = ["backward", "forward"]
 
@@ -23,44 +24,32 @@ class Scores(NamedTuple):
     slope: torch.Tensor | None
 
 
-def forward(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    mask: torch.Tensor | None,
-    scale: float,
-    softcap: float,
-    band: Band,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def forward(call: Call) -> tuple[torch.Tensor, torch.Tensor]:
     """Output (batch, heads, queries, value dim) and natural-log LSE (batch, heads, queries).
 
     A query that sees no key has output 0 and LSE -inf.
     """
+    q, k, v = call[:3]
     wide = torch.promote_types(q.dtype, torch.float32)
-    scores = _scores(q.to(wide), _per_query_head(k, q).to(wide), mask, scale, softcap, band)
+    scores = _scores(call, q.to(wide), _per_query_head(k, q).to(wide))
     lse = torch.logsumexp(scores.logits, dim=-1)
     out = _probabilities(scores.logits, lse) @ _per_query_head(v, q).to(wide)
     return out.to(q.dtype), lse
 
 
 def backward(
+    call: Call,
     grad_out: torch.Tensor,
     grad_lse: torch.Tensor | None,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
     out: torch.Tensor,
     lse: torch.Tensor,
-    mask: torch.Tensor | None,
-    scale: float,
-    softcap: float,
-    band: Band,
 ) -> Gradients:
     """Gradients of q, k and v, in their dtypes, the probabilities made anew from the LSE."""
+    q, k, v = call[:3]
     wide = lse.dtype
     keys, values = _per_query_head(k, q).to(wide), _per_query_head(v, q).to(wide)
     grad = grad_out.to(wide)
-    scores = _scores(q.to(wide), keys, mask, scale, softcap, band)
+    scores = _scores(call, q.to(wide), keys)
     p = _probabilities(scores.logits, lse)
     delta = (grad * out.to(wide)).sum(-1)
     if grad_lse is not None:
@@ -69,8 +58,8 @@ def backward(
     grad_logits = p * (grad @ values.mT - delta[..., None])
     if scores.slope is not None:
         grad_logits = grad_logits * scores.slope
-    grad_q = (grad_logits @ keys) * scale
-    grad_k = (grad_logits.mT @ q.to(wide)) * scale
+    grad_q = (grad_logits @ keys) * call.scale
+    grad_k = (grad_logits.mT @ q.to(wide)) * call.scale
     grad_v = p.mT @ grad
     return (
         grad_q.to(q.dtype),
@@ -79,24 +68,19 @@ def backward(
     )
 
 
-def _scores(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    mask: torch.Tensor | None,
-    scale: float,
-    softcap: float,
-    band: Band,
-) -> Scores:
-    logits = (q @ k.mT) * scale
+def _scores(call: Call, q: torch.Tensor, k: torch.Tensor) -> Scores:
+    """From q and k in the dtype to compute in, k with as many heads as q."""
+    logits = (q @ k.mT) * call.scale
     slope = None
-    if softcap > 0:
-        capped = torch.tanh(logits / softcap)
-        logits, slope = capped * softcap, 1 - capped * capped
-    if mask is not None and mask.dtype != torch.bool:
-        logits = logits + mask.to(logits.dtype)
-    if mask is not None and mask.dtype == torch.bool:
-        logits = logits.masked_fill(~mask, -torch.inf)
-    visible = visible_keys(q.shape[-2], k.shape[-2], band, q.device)
+    if call.softcap > 0:
+        capped = torch.tanh(logits / call.softcap)
+        logits, slope = capped * call.softcap, 1 - capped * capped
+    if call.mask is not None:
+        if call.mask.dtype == torch.bool:
+            logits = logits.masked_fill(~call.mask, -torch.inf)
+        else:
+            logits = logits + call.mask.to(logits.dtype)
+    visible = visible_keys(q.shape[-2], k.shape[-2], call.band, q.device)
     if visible is not None:
         logits = logits.masked_fill(~visible, -torch.inf)
     return Scores(logits, slope)

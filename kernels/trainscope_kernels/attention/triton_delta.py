@@ -106,5 +106,6 @@ def row_terms(
         return Launch(tiles * batch * heads, numbers, constants, 4, 1)
 
     grad_lse = None if grad_lse is None else grad_lse.contiguous()
-    start(attention_delta, (out, grad_out, grad_lse, lse, terms), None, plan)
+    kind = (out.shape, out.stride(), out.dtype, grad_out.stride(), grad_out.dtype, grad_lse is None)
+    start(attention_delta, (out, grad_out, grad_lse, lse, terms), kind, plan)
     return terms

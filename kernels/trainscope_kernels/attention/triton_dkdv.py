@@ -13,13 +13,13 @@ import torch
 import triton
 import triton.language as tl
 
+from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.tile_sizes import Tile, pick_tile
 from trainscope_kernels.attention.triton_delta import load_terms
 from trainscope_kernels.attention.triton_launch import (
-    NO_STRIDES,
-    Call,
     Launch,
-    flags,
+    kind_of,
+    planned,
     start,
     tile_count,
 )
@@ -205,64 +205,31 @@ def attention_dkdv(
 
 
 def dkdv(
+    call: Call,
     grad_out: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
     row_terms: torch.Tensor,
     grad_k: torch.Tensor,
     grad_v: torch.Tensor,
-    call: Call,
     tile: Tile | None = None,
 ) -> None:
     """Fill ``grad_k`` and ``grad_v``, shaped like k and v, their last dimension dense."""
+    q, k, v, mask, cu_q, cu_k = call[:6]
+    made = (grad_out, grad_k, grad_v)
     start(
         attention_dkdv,
-        (q, k, v, call.mask, grad_out, row_terms, grad_k, grad_v, call.cu_q, call.cu_k),
-        (call.scale, call.softcap, call.band, tile),
-        lambda: _plan(q, k, v, grad_out, grad_k, grad_v, call, tile),
+        (q, k, v, mask, grad_out, row_terms, grad_k, grad_v, cu_q, cu_k),
+        kind_of(call, tile, grad_out.stride(), grad_out.dtype),
+        lambda: _plan(call, made, tile or pick_tile("dkdv", q, v, mask)),
     )
 
 
-def _plan(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    grad_out: torch.Tensor,
-    grad_k: torch.Tensor,
-    grad_v: torch.Tensor,
-    call: Call,
-    tile: Tile | None,
-) -> Launch:
-    tile = tile or pick_tile("dkdv", q, v, call.mask)
-    batch, heads, n_k, _ = k.shape
-    n_q = q.shape[2]
-    tiles = tile_count(n_k, tile.keys, call.cu_k)
-    constants = flags(call, q, k, v, grad_out, grad_k, grad_v)
-    constants |= {
-        "RAGGED": call.cu_q is not None or n_q % tile.queries != 0,
-        "BLOCK_M": tile.queries,
-        "BLOCK_N": tile.keys,
-    }
-    numbers = (
-        q.stride(),
-        k.stride(),
-        v.stride(),
-        NO_STRIDES if call.mask is None else call.mask.stride(),
-        grad_out.stride(),
-        grad_k.stride(),
-        grad_v.stride(),
-        n_q,
-        n_k,
+def _plan(call: Call, made: tuple[torch.Tensor, ...], tile: Tile) -> Launch:
+    _, heads, n_k, _ = call.k.shape
+    return planned(
+        call,
+        made,
+        tile,
         heads,
-        q.shape[1] // heads,
-        batch * heads,
-        tiles,
-        0 if call.cu_k is None else call.cu_k.shape[0] - 1,
-        1,
-        call.scale,
-        call.softcap,
-        call.band.left,
-        call.band.right,
+        tile_count(n_k, tile.keys, call.cu_k),
+        RAGGED=call.cu_q is not None or call.q.shape[2] % tile.queries != 0,
     )
-    return Launch(tiles * batch * heads, numbers, constants, tile.warps, tile.stages)

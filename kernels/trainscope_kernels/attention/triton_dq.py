@@ -9,13 +9,13 @@ import torch
 import triton
 import triton.language as tl
 
+from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.tile_sizes import Tile, pick_tile
 from trainscope_kernels.attention.triton_delta import load_terms
 from trainscope_kernels.attention.triton_launch import (
-    NO_STRIDES,
-    Call,
     Launch,
-    flags,
+    kind_of,
+    planned,
     start,
     tile_count,
 )
@@ -186,61 +186,29 @@ def attention_dq(
 
 
 def dq(
+    call: Call,
     grad_out: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
     row_terms: torch.Tensor,
     grad_q: torch.Tensor,
-    call: Call,
     tile: Tile | None = None,
 ) -> None:
     """Fill ``grad_q``, shaped like q, its last dimension dense."""
+    q, k, v, mask, cu_q, cu_k = call[:6]
     start(
         attention_dq,
-        (q, k, v, call.mask, grad_out, row_terms, grad_q, call.cu_q, call.cu_k),
-        (call.scale, call.softcap, call.band, tile),
-        lambda: _plan(q, k, v, grad_out, grad_q, call, tile),
+        (q, k, v, mask, grad_out, row_terms, grad_q, cu_q, cu_k),
+        kind_of(call, tile, grad_out.stride(), grad_out.dtype),
+        lambda: _plan(call, grad_out, grad_q, tile or pick_tile("dq", q, v, mask)),
     )
 
 
-def _plan(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    grad_out: torch.Tensor,
-    grad_q: torch.Tensor,
-    call: Call,
-    tile: Tile | None,
-) -> Launch:
-    tile = tile or pick_tile("dq", q, v, call.mask)
-    batch, heads, n_q, _ = q.shape
-    n_k = k.shape[2]
-    tiles = tile_count(n_q, tile.queries, call.cu_q)
-    constants = flags(call, q, k, v, grad_out, grad_q)
-    constants |= {
-        "RAGGED": call.cu_k is not None or n_k % tile.keys != 0,
-        "BLOCK_M": tile.queries,
-        "BLOCK_N": tile.keys,
-    }
-    numbers = (
-        q.stride(),
-        k.stride(),
-        v.stride(),
-        NO_STRIDES if call.mask is None else call.mask.stride(),
-        grad_out.stride(),
-        grad_q.stride(),
-        n_q,
-        n_k,
+def _plan(call: Call, grad_out: torch.Tensor, grad_q: torch.Tensor, tile: Tile) -> Launch:
+    _, heads, n_q, _ = call.q.shape
+    return planned(
+        call,
+        (grad_out, grad_q),
+        tile,
         heads,
-        heads // k.shape[1],
-        batch * heads,
-        tiles,
-        0 if call.cu_q is None else call.cu_q.shape[0] - 1,
-        1,
-        call.scale,
-        call.softcap,
-        call.band.left,
-        call.band.right,
+        tile_count(n_q, tile.queries, call.cu_q),
+        RAGGED=call.cu_k is not None or call.k.shape[2] % tile.keys != 0,
     )
-    return Launch(tiles * batch * heads, numbers, constants, tile.warps, tile.stages)

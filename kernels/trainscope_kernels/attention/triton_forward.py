@@ -9,12 +9,12 @@ import torch
 import triton
 import triton.language as tl
 
+from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.tile_sizes import Tile, pick_tile
 from trainscope_kernels.attention.triton_launch import (
-    NO_STRIDES,
-    Call,
     Launch,
-    flags,
+    kind_of,
+    planned,
     start,
     tile_count,
 )
@@ -194,61 +194,26 @@ def attention_forward(
     tl.store(lse + rows, (top + tl.log2(seen)) / LOG2E, mask=rows < n_q)
 
 
-def forward(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    out: torch.Tensor,
-    lse: torch.Tensor,
-    call: Call,
-    tile: Tile | None = None,
-) -> None:
+def forward(call: Call, out: torch.Tensor, lse: torch.Tensor, tile: Tile | None = None) -> None:
     """Fill ``out`` (batch, heads, queries, value dim) and ``lse`` (batch, heads, queries)."""
+    q, k, v, mask, cu_q, cu_k = call[:6]
     start(
         attention_forward,
-        (q, k, v, call.mask, out, lse, call.cu_q, call.cu_k),
-        (call.scale, call.softcap, call.band, tile),
-        lambda: _plan(q, k, v, out, call, tile),
+        (q, k, v, mask, out, lse, cu_q, cu_k),
+        kind_of(call, tile),
+        lambda: _plan(call, out, tile or pick_tile("forward", q, v, mask)),
     )
 
 
-def _plan(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    out: torch.Tensor,
-    call: Call,
-    tile: Tile | None,
-) -> Launch:
-    tile = tile or pick_tile("forward", q, v, call.mask)
-    batch, heads, n_q, _ = q.shape
-    n_k = k.shape[2]
-    tiles = tile_count(n_q, tile.queries, call.cu_q)
-    constants = flags(call, q, k, v, out)
+def _plan(call: Call, out: torch.Tensor, tile: Tile) -> Launch:
+    _, heads, n_q, _ = call.q.shape
     simple = call.softcap == 0 and call.mask is None
-    constants |= {
-        "RAGGED": call.cu_k is not None or n_k % tile.keys != 0,
-        "BLOCK_M": tile.queries,
-        "BLOCK_N": tile.keys,
-        "FOLD": simple and call.scale > 0 and constants["WIDE"] is tl.float32,
-    }
-    numbers = (
-        q.stride(),
-        k.stride(),
-        v.stride(),
-        NO_STRIDES if call.mask is None else call.mask.stride(),
-        out.stride(),
-        n_q,
-        n_k,
+    return planned(
+        call,
+        (out,),
+        tile,
         heads,
-        heads // k.shape[1],
-        batch * heads,
-        tiles,
-        0 if call.cu_q is None else call.cu_q.shape[0] - 1,
-        1,
-        call.scale,
-        call.softcap,
-        call.band.left,
-        call.band.right,
+        tile_count(n_q, tile.queries, call.cu_q),
+        RAGGED=call.cu_k is not None or call.k.shape[2] % tile.keys != 0,
+        FOLD=simple and call.scale > 0 and call.q.dtype != torch.float64,
     )
-    return Launch(tiles * batch * heads, numbers, constants, tile.warps, tile.stages)

@@ -1,4 +1,4 @@
-"""What the attention launchers share: a call's settings, and a launch that is found again."""
+"""What the attention launchers share: a launch worked out from the call, and found again."""
 
 from __future__ import annotations
 
@@ -8,68 +8,14 @@ from typing import Any, NamedTuple
 import torch
 import triton.language as tl
 
-from trainscope_kernels.attention.masking import Band
-from trainscope_kernels.attention.tile_sizes import padded
+from trainscope_kernels.attention.call import Call
+from trainscope_kernels.attention.tile_sizes import Tile, padded
 
-__all__ = ["NO_STRIDES", "Call", "Launch", "flags", "start", "tile_count"]
+__all__ = ["Launch", "kind_of", "planned", "start", "tile_count"]
 
 NO_STRIDES = (0, 0, 0, 0)
 WIDEST_NARROW_STRIDE = 2**22
 """A tile is 256 wide at most: up to this stride its inner offsets stay under 2**30."""
-
-
-class Call(NamedTuple):
-    """What is the same in the forward and the backward of one call."""
-
-    mask: torch.Tensor | None
-    cu_q: torch.Tensor | None
-    cu_k: torch.Tensor | None
-    scale: float
-    softcap: float
-    band: Band
-
-
-def tile_count(length: int, block: int, cu_seqlens: torch.Tensor | None) -> int:
-    """Tiles along a sequence; for packed sequences an upper bound known without reading them."""
-    if cu_seqlens is None:
-        return -(-length // block)
-    return length // block + cu_seqlens.shape[0] - 1
-
-
-def flags(call: Call, *tensors: torch.Tensor) -> dict[str, Any]:
-    """The compile-time settings that every kernel of the call takes."""
-    q, _, v = tensors[:3]
-    mask, band = call.mask, call.band
-    wide = tl.float64 if q.dtype == torch.float64 else tl.float32
-    narrow = max(max(each.stride()) for each in tensors) <= WIDEST_NARROW_STRIDE
-    return {
-        "VARLEN": call.cu_q is not None,
-        "MASK": "none" if mask is None else "hide" if mask.dtype == torch.bool else "add",
-        "SOFTCAP": call.softcap > 0,
-        "HAS_LEFT": band.left >= 0,
-        "HAS_RIGHT": band.right >= 0,
-        "FROM_END": band.from_end,
-        "DIM": q.shape[3],
-        "VALUE_DIM": v.shape[3],
-        "BLOCK_DIM": padded(q.shape[3]),
-        "BLOCK_VALUE": padded(v.shape[3]),
-        "OFFSET": tl.int32 if narrow else tl.int64,
-        "WIDE": wide,
-        "PRECISION": _dot_precision(q.dtype, max(q.shape[3], v.shape[3])),
-    }
-
-
-def _dot_precision(dtype: torch.dtype, dim: int) -> str:
-    """For float32 what ``torch.set_float32_matmul_precision`` says; else it makes no difference.
-
-    Three tf32 products are as good as one in float32 and run on the tensor cores; beyond a head
-    dim of 128 their operands fit neither registers nor shared memory.
-    """
-    if dtype != torch.float32:
-        return "tf32"
-    if torch.get_float32_matmul_precision() != "highest":
-        return "tf32"
-    return "tf32x3" if dim <= 128 else "ieee"
 
 
 class Launch(NamedTuple):
@@ -85,37 +31,130 @@ class Launch(NamedTuple):
     stages: int
 
 
+def tile_count(length: int, block: int, cu_seqlens: torch.Tensor | None) -> int:
+    """Tiles along a sequence; for packed sequences an upper bound known without reading them."""
+    if cu_seqlens is None:
+        return -(-length // block)
+    return length // block + cu_seqlens.shape[0] - 1
+
+
+def planned(
+    call: Call,
+    made: tuple[torch.Tensor, ...],
+    tile: Tile,
+    heads: int,
+    tiles: int,
+    **constants: Any,
+) -> Launch:
+    """The launch of one of the kernels that multiply, whose arguments have one order.
+
+    made: the tensors whose strides follow the mask's. heads, tiles: a batch has so many heads, a
+    head so many tiles, and each tile is a program. constants: what only this kernel has.
+    """
+    q, k, v, mask, cu_q, _, scale, softcap, left, right, from_end = call
+    strides = (q.stride(), k.stride(), v.stride(), NO_STRIDES if mask is None else mask.stride())
+    others = tuple(each.stride() for each in made)
+    instances = q.shape[0] * heads
+    widest = max(max(each) for each in (*strides[:3], *others))
+    dim, value_dim = q.shape[3], v.shape[3]
+    return Launch(
+        tiles * instances,
+        (
+            *strides,
+            *others,
+            q.shape[2],
+            k.shape[2],
+            heads,
+            q.shape[1] // k.shape[1],
+            instances,
+            tiles,
+            0 if cu_q is None else cu_q.shape[0] - 1,
+            1,
+            scale,
+            softcap,
+            left,
+            right,
+        ),
+        {
+            "VARLEN": cu_q is not None,
+            "MASK": "none" if mask is None else "hide" if mask.dtype == torch.bool else "add",
+            "SOFTCAP": softcap > 0,
+            "HAS_LEFT": left >= 0,
+            "HAS_RIGHT": right >= 0,
+            "FROM_END": from_end,
+            "DIM": dim,
+            "VALUE_DIM": value_dim,
+            "BLOCK_M": tile.queries,
+            "BLOCK_N": tile.keys,
+            "BLOCK_DIM": padded(dim),
+            "BLOCK_VALUE": padded(value_dim),
+            "OFFSET": tl.int32 if widest <= WIDEST_NARROW_STRIDE else tl.int64,
+            "WIDE": tl.float64 if q.dtype == torch.float64 else tl.float32,
+            "PRECISION": _dot_precision(q.dtype, max(dim, value_dim)),
+            **constants,
+        },
+        tile.warps,
+        tile.stages,
+    )
+
+
+def _dot_precision(dtype: torch.dtype, dim: int) -> str:
+    """For float32 what ``torch.set_float32_matmul_precision`` says; else it makes no difference.
+
+    Three tf32 products are as good as one in float32 and run on the tensor cores; beyond a head
+    dim of 128 their operands fit neither registers nor shared memory.
+    """
+    if dtype != torch.float32:
+        return "tf32"
+    if torch.get_float32_matmul_precision() != "highest":
+        return "tf32"
+    return "tf32x3" if dim <= 128 else "ieee"
+
+
 Tensors = tuple[torch.Tensor | None, ...]
 _ready: dict[Any, tuple[Callable[..., None], tuple[Any, ...]]] = {}
 MOST_READY = 4096
 """Shapes remembered; a program with ever new lengths starts anew, rather than growing for ever."""
 
 
-def start(kernel: Any, tensors: Tensors, settings: Any, plan: Callable[[], Launch]) -> None:
+def kind_of(call: Call, *more: Any) -> tuple[Any, ...]:
+    """All of a call that a launch follows from, in a form to look it up by.
+
+    more: what else it follows from. What the op makes itself is laid out as q, k and v are (see
+    run.py), and so is not part of it.
+    """
+    q, k, v, mask, cu_q, cu_k = call[:6]
+    kind = (
+        q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), q.dtype, call[6:], more,
+    )  # fmt: skip
+    if mask is not None:
+        kind += (mask.stride(), mask.dtype)
+    if cu_q is not None and cu_k is not None:
+        kind += (cu_q.shape, cu_q.dtype, cu_k.dtype)
+    if q.dtype is torch.float32:
+        kind += (torch.get_float32_matmul_precision(),)
+    return kind
+
+
+def start(kernel: Any, tensors: Tensors, kind: Any, plan: Callable[[], Launch]) -> None:
     """Launch ``kernel`` on the current stream of the tensors' device.
 
-    plan is asked only for tensors of a new kind (shapes, strides, dtypes) or new settings. For
-    a known kind the compiled kernel is called outright: Triton itself would look at each of 40
-    arguments to find it. That holds where all addresses are multiples of 16, as compiled for;
-    other tensors go through Triton each time.
+    plan is asked only for a new kind, see kind_of. For a known one the compiled kernel is called
+    outright: Triton itself would look at each of 40 arguments to find it. That holds where all
+    addresses are multiples of 16, as compiled for; other tensors go through Triton each time.
     """
     first = tensors[0]
     assert first is not None
-    if first.is_cuda and first.device.index != torch.cuda.current_device():
-        with torch.cuda.device(first.device):
-            return start(kernel, tensors, settings, plan)
-    key: list[Any] = [kernel.fn, settings, first.device.index]
+    index = first.device.index
+    if first.is_cuda and index != torch.cuda.current_device():
+        with torch.cuda.device(index):
+            return start(kernel, tensors, kind, plan)
     addresses = 0
     for each in tensors:
-        if each is None:
-            key.append(None)
-        else:
-            key += (each.shape, each.stride(), each.dtype)
+        if each is not None:
             addresses |= each.data_ptr()
-    if first.dtype == torch.float32:
-        key.append(torch.get_float32_matmul_precision())
-    found = tuple(key)
-    ready = _ready.get(found)
+    key = (kernel.fn, index, kind)
+    ready = _ready.get(key)
     if ready is not None and addresses % 16 == 0:
         run, rest = ready
         run(*tensors, *rest)
@@ -129,5 +168,5 @@ def start(kernel: Any, tensors: Tensors, settings: Any, plan: Callable[[], Launc
         if len(_ready) >= MOST_READY:
             _ready.clear()
         in_order = tuple(constants[name] for name in kernel.arg_names if name in constants)
-        _ready[found] = compiled[(programs, 1, 1)], (*numbers, *in_order)
+        _ready[key] = compiled[(programs, 1, 1)], (*numbers, *in_order)
     return None

@@ -92,7 +92,8 @@ def add_mask(
     values = tl.load(places, mask=fits, other=0)
     if ADDITIVE:
         return logits + values.to(logits.dtype) * LOG2E, visible
-    return logits, visible & (values != 0)
+    else:
+        return logits, visible & (values != 0)
 
 
 @triton.jit

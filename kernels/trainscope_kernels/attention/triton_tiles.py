@@ -64,14 +64,16 @@ def load_rows(
     dims = tl.arange(0, BLOCK_DIM)
     start_ptr = base + tl.cast(start, tl.int64) * stride_row
     inside = rows.to(OFFSET)[:, None] * stride_row + dims.to(OFFSET)[None, :] * stride_dim
+    # what stands behind a return is compiled too: hence else
     if BOUNDED:
         fits = (start + rows < length)[:, None]
         if DIM < BLOCK_DIM:
             fits = fits & (dims < DIM)[None, :]
         return tl.load(start_ptr + inside, mask=fits, other=0.0)
-    if DIM < BLOCK_DIM:
+    elif DIM < BLOCK_DIM:
         return tl.load(start_ptr + inside, mask=(dims < DIM)[None, :], other=0.0)
-    return tl.load(start_ptr + inside)
+    else:
+        return tl.load(start_ptr + inside)
 
 
 @triton.jit

@@ -16,7 +16,13 @@ from trainscope_kernels.attention.checks import (
     refuse,
 )
 from trainscope_kernels.attention.masking import band_of
-from trainscope_kernels.attention.op import attention_op, gluon_or, in_autocast_dtype, pick_impl
+from trainscope_kernels.attention.op import (
+    any_autocast,
+    attention_op,
+    gluon_or,
+    in_autocast_dtype,
+    pick_impl,
+)
 from trainscope_kernels.errors import ArgumentError
 
 __all__ = ["flash_attention_varlen"]
@@ -48,7 +54,8 @@ def flash_attention_varlen(
     row of each sequence, then the end of the last. A sequence may be empty, on either side.
     max_seqlen_q, max_seqlen_k: taken for flash-attn's signature; the kernels find the lengths on
     the device, so a wrong one does no harm and nothing is read back.
-    causal: "top-left" or "bottom-right"; True means neither here, since lengths are not known.
+    causal: "top-left" or "bottom-right"; True where both offsets are the same tensor, for lengths
+    are not read.
     scale, window, softcap, impl, return_lse, deterministic: as in flash_attention. For a mask
     use flash_attention. impl "reference" reads the offsets on the host.
 
@@ -58,7 +65,7 @@ def flash_attention_varlen(
     """
     if not_offered:
         refuse(not_offered)
-    if torch.is_autocast_enabled(q.device.type):
+    if any_autocast():
         q, k, v = in_autocast_dtype(q, k, v)
     check_same_kind(q, k, v)
     _check_packed(q, k, v)
