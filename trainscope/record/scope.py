@@ -83,8 +83,20 @@ class Scope:
         # under `trainscope run` the program's own scope is the one, dry if that was a dry run
         if self.enabled and stand_in.step_aside():
             settings = settings.model_copy(update={"dry_run": True})
-        self._session = Session(settings, checked_sinks(sinks)) if self.enabled else None
-        self._open_step = None if self._session is None else OpenStep(self._session)
+        self._session: Session | None = None
+        self._open_step: OpenStep | None = None
+        if not self.enabled:
+            return
+        checked = checked_sinks(sinks)
+        # held before it begins: an interrupt that comes as it is done must still find it
+        self._session = session = Session.__new__(Session)
+        try:
+            session.__init__(settings, checked)
+            self._open_step = OpenStep(session)
+            return
+        except BaseException:
+            session.close()
+            raise
 
     # ---- around the loop ----------------------------------------------------------------------
     def wrap(

@@ -42,6 +42,9 @@ __all__ = ["Session"]
 class Session:
     """What an enabled ``Scope`` holds. Its own faults end the recording, never the loop."""
 
+    _closing: Closing | None = None
+    """None until there is something to close."""
+
     def __init__(self, settings: Settings, sinks: Sequence[Sink]) -> None:
         self.settings = settings
         self.counted_by: str | None = None
@@ -91,8 +94,8 @@ class Session:
         self._saving = Saving(self, world, self._not_saved)
         self._told: set[str] = set()
         self._open = True
-        self._closing = Closing(self._stages())
         self._at_end: AbstractContextManager[object] = nullcontext()
+        self._closing = Closing(self._stages())
         try:
             self._start()
         except BaseException:  # nothing stays of a scope that the program never gets
@@ -264,8 +267,11 @@ class Session:
         Later calls do nothing, but one after a ``KeyboardInterrupt`` does what was left to do.
         """
         self._open = False
-        faults = self._closing.run(self._at_end)  # a SIGTERM meanwhile waits for the end of it
-        if faults and not self._closing.closed:
+        closing = self._closing
+        if closing is None:
+            return
+        faults = closing.run(self._at_end)  # a SIGTERM meanwhile waits for the end of it
+        if faults and not closing.closed:
             self._at_end = at_end(self.close)  # then there may be memory, or a shallower stack
         for fault in faults:
             self._not_saved(fault)
@@ -273,7 +279,8 @@ class Session:
     def drop_after_fork(self) -> None:
         """In a forked child: record nothing, and leave the parent's files alone."""
         self._open = False
-        self._closing.forget()
+        if self._closing is not None:
+            self._closing.forget()
         self.recorder.abandon()
 
     # ---- faults -------------------------------------------------------------------------------
