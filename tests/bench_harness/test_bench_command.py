@@ -113,7 +113,7 @@ def test_the_baseline_may_be_chosen(tmp_path: Path) -> None:
     assert [row["ratio"]["to"] for row in found["rows"]] == ["again", "again"]
     assert found["rows"][1]["ratio"]["value"] == 1.0
     _, err = run("good", "--baseline", "nobody", *args, status=2)
-    assert "baseline='nobody' is none of impls: exp, again" in err
+    assert "--baseline 'nobody' is none of the functions: exp, again" in err
 
 
 def test_a_refused_function_is_an_exit_status() -> None:

@@ -10,7 +10,7 @@ from fake_gpu import FakeGpu
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import trainscope as ts
-from trainscope.bench import ceilings, comparing
+from trainscope.bench import ceilings, timing
 from trainscope.bench.ceiling_store import CeilingStore
 from trainscope.bench.device import device_of
 from trainscope.bench.model import Comparison, Measurement
@@ -202,7 +202,7 @@ def test_a_time_below_what_the_ceiling_allows_is_not_believable(
     gpu: FakeGpu, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Subject("copy", lambda: gpu.launch(125_000))
-    monkeypatch.setattr(comparing, "copy_of", lambda bytes_moved, device: copy)
+    monkeypatch.setattr(timing, "copy_of", lambda bytes_moved, device: copy)
     impls = {"honest": work(gpu, 100_000), "magic": work(gpu, 90_000)}
     found = ts.bench.compare(
         impls, (x,), reference="honest", bytes_moved=100_000, timer=gpu.timer(), trials=20

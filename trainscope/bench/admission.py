@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch.utils import _pytree as pytree
-
-from trainscope.bench.agreement import agreement, expected
+from trainscope.bench.agreement import Expected, agreement, expected
+from trainscope.bench.given import Given
 from trainscope.bench.model import Agreement, Flag
-from trainscope.bench.subject import Subject, first_call
+from trainscope.bench.outputs import copied
+from trainscope.bench.subject import Subject, first_call, said
 from trainscope.errors import BenchmarkError, ConfigError
 
 __all__ = ["Admitted", "admit"]
-
-_CHANGES = Flag(
-    code="changes-inputs",
-    text="it writes into its inputs, so later calls, its own and others', start from what it left",
-)
 
 
 @dataclass(frozen=True)
@@ -31,29 +25,34 @@ class Admitted:
     agreement: Agreement
     flags: tuple[Flag, ...] = ()
 
+    def refused(self, why: str) -> Admitted:
+        """The same function, which gets no time."""
+        return replace(self, agreement=Agreement(ok=False, rule="none", reason=why))
+
 
 def admit(
     subjects: Sequence[Subject],
     reference_on: Callable[[Sequence[Any]], Subject],
+    given: Given,
     inputs: Sequence[Any],
     tolerance: float | None,
     clock: Callable[[], int],
 ) -> tuple[list[Admitted], Any]:
-    """Call each function once, on inputs as they were given, and compare its output.
+    """Call each function once, on ``inputs`` as they were ``given``, and compare its output.
 
     ``reference_on`` makes the reference for inputs, whose output is returned too.
 
     Raises:
         BenchmarkError: the reference itself raised.
     """
-    given = _Given(inputs)
     own = reference_on(inputs)
     try:
-        low, own_ns = first_call(own, clock)
+        output, own_ns = first_call(own, clock)
     except ConfigError:
         raise
-    except Exception as error:
-        raise BenchmarkError(f"the reference {own.name} raised {_said(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise BenchmarkError(f"the reference {own.name} raised {said(error)}") from error
+    low = copied(output)  # others may write into its memory, or it may be the inputs'
     own_flags = given.restored()
     wanted = expected(lambda changed: first_call(reference_on(changed), clock)[0], inputs, low)
     admitted = []
@@ -64,44 +63,35 @@ def admit(
             continue
         try:
             output, first_ns = first_call(subject, clock)
-        except Exception as error:  # one that cannot run is told, and the others are timed
-            refused = Agreement(ok=False, rule="none", reason=f"it raised {_said(error)}")
+        except (Exception, SystemExit) as error:  # one that cannot run is told, others are timed
+            refused = Agreement(ok=False, rule="none", reason=f"it raised {said(error)}")
             admitted.append(Admitted(subject, 0, refused, given.restored()))
             continue
-        flags = given.restored()
         agreed = agreement(output, wanted, tolerance=tolerance)
-        admitted.append(Admitted(subject, first_ns, agreed, flags))
-        del output
-    return admitted, low
+        admitted.append(Admitted(subject, first_ns, agreed, given.restored()))
+    return _told_of_chance(admitted, own, given, wanted), low
 
 
-class _Given:
-    """The inputs' tensors and what they held, so that none starts from what another wrote."""
-
-    def __init__(self, inputs: Sequence[Any]) -> None:
-        leaves = pytree.tree_leaves(tuple(inputs))
-        self._tensors = [each.detach() for each in leaves if torch.is_tensor(each)]
-        self._held = [each.clone() for each in self._tensors]
-
-    def restored(self) -> tuple[Flag, ...]:
-        """Put back what was changed, and say so."""
-        changed = False
-        for tensor, held in zip(self._tensors, self._held, strict=True):
-            if not _same(tensor, held):
-                tensor.copy_(held)
-                changed = True
-        return (_CHANGES,) if changed else ()
-
-
-def _same(tensor: torch.Tensor, held: torch.Tensor) -> bool:
-    if torch.equal(tensor, held):
-        return True
-    # NaN is not equal to itself
-    return tensor.is_floating_point() and bool(
-        ((tensor == held) | (tensor.isnan() & held.isnan())).all()
-    )
+def _told_of_chance(
+    admitted: list[Admitted], own: Subject, given: Given, wanted: Expected
+) -> list[Admitted]:
+    """Refuse all but the reference where that gives something else each time."""
+    if all(each.subject.name == own.name for each in admitted):
+        return admitted
+    try:
+        again = agreement(first_call(own)[0], Expected(wanted.low, None))
+    except (Exception, SystemExit):  # it is timed later, and what it raises is told then
+        return admitted
+    finally:
+        given.restored()
+    if again.ok or again.error is None:
+        return admitted
+    why = f"{own.name}, the reference, gives something else each time: seed its random numbers"
+    return [
+        each if each.subject.name == own.name else each.refused(_together(each, why))
+        for each in admitted
+    ]
 
 
-def _said(error: Exception) -> str:
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first[:200]}"
+def _together(each: Admitted, why: str) -> str:
+    return why if each.agreement.ok else f"{each.agreement.reason}; {why}"

@@ -17,6 +17,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trainscope.bench.model import Agreement
+from trainscope.bench.outputs import in_one_line, paired, values
+from trainscope.bench.subject import said
 
 __all__ = ["RELATIVE", "Expected", "agreement", "expected"]
 
@@ -29,6 +31,7 @@ RELATIVE = {
 """Of the largest value: four last places of bfloat16 and float16, a long float32 sum's error."""
 _RELATIVE_OF_OTHERS = 0.25  # the 8-bit floats
 _TIMES = 2.0
+_EXACT = {torch.float64, torch.complex128}
 
 
 @dataclass(frozen=True)
@@ -43,36 +46,45 @@ class Expected:
 
 def expected(run: Callable[[Sequence[Any]], Any], inputs: Sequence[Any], low: Any) -> Expected:
     """Run the reference on the inputs in float64; ``low`` is its output on them as they are."""
-    floating = [each for each in pytree.tree_leaves(inputs) if _is_floating(each)]
-    if not floating or all(each.dtype == torch.float64 for each in floating):
+    inexact = [each for each in pytree.tree_leaves(inputs) if _is_inexact(each)]
+    if not inexact or all(each.dtype in _EXACT for each in inexact):
         return Expected(low, None)
     try:
-        exact = run(pytree.tree_map(_as_float64, tuple(inputs)))
+        exact = run(pytree.tree_map(_as_exact, tuple(inputs)))
     except Exception as error:  # any op may have no float64 kernel, or need too much memory
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        return Expected(low, None, f"the reference does not run in float64: {said[0][:160]}")
-    dtypes = {each.dtype for each in pytree.tree_leaves(exact) if _is_floating(each)}
-    if dtypes != {torch.float64}:
+        return Expected(low, None, f"the reference does not run in float64: {said(error)}")
+    dtypes = {each.dtype for each in pytree.tree_leaves(exact) if _is_inexact(each)}
+    if not dtypes or not dtypes <= _EXACT:
         given = ", ".join(sorted(str(dtype) for dtype in dtypes)) or "no tensor"
         return Expected(low, None, f"from float64 inputs the reference returns {given}")
     return Expected(low, exact)
 
 
 def agreement(output: Any, wanted: Expected, *, tolerance: float | None = None) -> Agreement:
-    """Compare an output with the reference's, leaf by leaf; the first that is off is told.
+    """Compare an output with the reference's, value by value; the first that is off is told.
 
     tolerance: largest error allowed, of the largest value, in place of both rules.
     """
-    ours, our_tree = pytree.tree_flatten(output)
-    lows, tree = pytree.tree_flatten(wanted.low)
-    exacts = [None] * len(lows) if wanted.exact is None else pytree.tree_leaves(wanted.exact)
-    if not any(torch.is_tensor(each) for each in lows):
+    try:
+        return _agreement(output, wanted, tolerance)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+        return _refused(f"its output cannot be compared: {said(error)}")
+
+
+def _agreement(output: Any, wanted: Expected, tolerance: float | None) -> Agreement:
+    lows, outputs = values(wanted.low), values(output)
+    if not any(torch.is_tensor(each) for each in lows.values()):
         return _refused("the reference returns no tensor; return what was computed")
-    if our_tree != tree and len(ours) != len(lows):
-        return _refused(f"it returns {len(ours)} values, the reference {len(lows)}")
+    ours = paired(outputs, lows)
+    if ours is None:
+        made_of = [", ".join(each) or "nothing" for each in (outputs, lows)]
+        if len(outputs) != len(lows):
+            made_of = [f"{len(each)} values" for each in (outputs, lows)]
+        return _refused(f"it returns {made_of[0]:.100}, the reference {made_of[1]:.100}")
+    exacts = {} if wanted.exact is None else paired(values(wanted.exact), lows) or {}
     found = [
-        _leaf(index, *each, tolerance)
-        for index, each in enumerate(zip(ours, lows, exacts, strict=True))
+        _leaf(f"output {index}", ours[place], low, exacts.get(place), tolerance)
+        for index, (place, low) in enumerate(lows.items())
     ]
     for each in found:
         if not each.ok:
@@ -83,13 +95,11 @@ def agreement(output: Any, wanted: Expected, *, tolerance: float | None = None) 
     return worst
 
 
-def _leaf(index: int, ours: Any, low: Any, exact: Any, tolerance: float | None) -> Agreement:
-    name = f"output {index}"
+def _leaf(name: str, ours: Any, low: Any, exact: Any, tolerance: float | None) -> Agreement:
     if not torch.is_tensor(low):
-        same = bool(ours == low)
-        return (
-            Agreement(ok=True, rule="exact") if same else _refused(f"{name} is {ours}, not {low}")
-        )
+        if not torch.is_tensor(ours) and bool(ours == low):
+            return Agreement(ok=True, rule="exact")
+        return _refused(f"{name} is {in_one_line(ours)}, the reference's {in_one_line(low)}")
     if not torch.is_tensor(ours):
         return _refused(f"{name} is no tensor but {type(ours).__name__}")
     if ours.shape != low.shape or ours.dtype != low.dtype:
@@ -97,7 +107,12 @@ def _leaf(index: int, ours: Any, low: Any, exact: Any, tolerance: float | None) 
             f"{name} is {tuple(ours.shape)} {ours.dtype}, the reference's {tuple(low.shape)} "
             f"{low.dtype}"
         )
-    if not _is_floating(low):
+    if low.is_complex():
+        ours, low, exact = (
+            each if each is None else torch.view_as_real(each.detach().resolve_conj())
+            for each in (ours, low, exact)
+        )
+    if not low.is_floating_point():
         if torch.equal(ours, low):
             return Agreement(ok=True, rule="exact", error=0.0, allowed=0.0)
         return _refused(f"{name}: {int((ours != low).sum())} of {low.numel()} values differ")
@@ -170,11 +185,12 @@ def _rms(values: torch.Tensor) -> float:
     return float(values.square().mean().sqrt())
 
 
-def _is_floating(value: Any) -> bool:
-    return torch.is_tensor(value) and value.is_floating_point()
+def _is_inexact(value: Any) -> bool:
+    return torch.is_tensor(value) and (value.is_floating_point() or value.is_complex())
 
 
-def _as_float64(value: Any) -> Any:
-    if not _is_floating(value):
+def _as_exact(value: Any) -> Any:
+    if not _is_inexact(value):
         return value
-    return value.detach().double().requires_grad_(value.requires_grad)
+    exact = value.detach().to(torch.complex128 if value.is_complex() else torch.float64)
+    return exact.requires_grad_(value.requires_grad)

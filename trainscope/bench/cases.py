@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 from trainscope.bench.comparing import compare, compare_backward
 from trainscope.bench.entry_points import Benchmark, cases_of
 from trainscope.bench.model import Comparison
+from trainscope.bench.subject import said
 from trainscope.errors import BenchmarkError, ConfigError
 
 __all__ = ["run_case", "select"]
@@ -40,13 +41,13 @@ def run_case(
 
     Raises:
         BenchmarkError: the inputs cannot be made, or are on another device.
+        ConfigError: an argument is not allowed, or this case has nothing to differentiate.
     """
     try:
         with torch.device(place):
             inputs = case.make_inputs()
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        raise BenchmarkError(f"make_inputs of case {case.name!r} raised {said}") from error
+    except (Exception, SystemExit) as error:
+        raise BenchmarkError(f"make_inputs of case {case.name!r} raised {said(error)}") from error
     _check_place(case.name, inputs, place)
     run = compare_backward if case.backward else compare
     return run(

@@ -11,15 +11,22 @@ from typing import Any
 import torch
 
 from trainscope.bench.admission import admit
-from trainscope.bench.ceilings import COPY, copy_of
+from trainscope.bench.arguments import (
+    check_amounts,
+    check_callable,
+    check_impls,
+    check_inputs,
+    check_name,
+)
+from trainscope.bench.ceilings import COPY
 from trainscope.bench.device import timer_for
+from trainscope.bench.given import Given
 from trainscope.bench.measure import effort
 from trainscope.bench.model import Cache, Comparison
 from trainscope.bench.outcome import work_of
-from trainscope.bench.rows import results
 from trainscope.bench.subject import Subject, backward_of, forward_of
 from trainscope.bench.timers import Timer
-from trainscope.bench.trials import take
+from trainscope.bench.timing import timed
 from trainscope.errors import ConfigError
 
 __all__ = ["compare", "compare_backward"]
@@ -113,54 +120,57 @@ def _compare(
     reference: Reference,
     options: _Options,
 ) -> Comparison:
+    _check(impls, inputs, options)
     reference_name, reference_fn = _chosen_reference(impls, reference)
     baseline = _chosen_baseline(impls, reference_name, options.baseline)
     wanted = effort(options.trials, options.seconds)
+    given = Given(inputs)
     admitted, output = admit(
         [subject_of(name, fn, inputs) for name, fn in impls.items()],
         lambda given: subject_of(reference_name, reference_fn, given),
+        given,
         inputs,
         options.tolerance,
         perf_counter_ns if options.timer is None else options.timer.now_ns,
     )
     timer = options.timer or timer_for(options.cache, options.device, inputs, output)
     del output  # its memory is needed below
+    if not any(each.flags for each in admitted):
+        given = None  # and so is that of the inputs' copies
     work = work_of(options.bytes_moved, options.flops, inputs, timer.device)
-    subjects = [each.subject for each in admitted if each.agreement.ok]
-    copy = _copy(work.bytes_moved, timer) if subjects else None
-    taken = take([*subjects, *([] if copy is None else [copy])], timer, wanted) if subjects else []
+    try:
+        found = timed(admitted, timer, work, wanted, baseline)
+    finally:
+        if given is not None:
+            given.restored()
     return Comparison(
         name=options.name,
         reference=reference_name,
         baseline=baseline,
         bytes_moved=work.bytes_moved,
         flops=work.flops,
-        **results(admitted, taken, timer, work, baseline),
+        **found,
     )
 
 
-def _copy(bytes_moved: int | None, timer: Timer) -> Subject | None:
-    """A copy of the same bytes; None where nothing is moved or there is no memory for it."""
-    if bytes_moved is None:
-        return None
-    try:
-        return copy_of(bytes_moved, timer.device)
-    except torch.OutOfMemoryError:
-        return None
+def _check(impls: Impls, inputs: Sequence[Any], options: _Options) -> None:
+    check_impls(impls)
+    check_inputs(inputs)
+    check_amounts(options.bytes_moved, options.flops, options.tolerance, options.cache)
+    check_name("name", options.name)
 
 
 def _chosen_reference(impls: Impls, reference: Reference) -> tuple[str, Callable[..., Any]]:
     """The reference's name and function.
 
     Raises:
-        ConfigError: there are no functions, one has the copy's name, or the reference is unknown.
+        ConfigError: one has the copy's name, or the reference is unknown.
     """
-    if not impls:
-        raise ConfigError("impls is empty; pass at least one function by its name")
     if COPY in impls:
         raise ConfigError(f"impls holds {COPY!r}, the name of the plain copy; choose another")
     if isinstance(reference, str):
         return reference, impls[_known(impls, "reference", reference)]
+    check_callable("reference", reference)
     for name, fn in impls.items():
         if fn is reference:
             return name, fn

@@ -27,12 +27,12 @@ def device_named(device: str | torch.device | None) -> torch.device:
         device = "cuda" if usable else "cpu"
     try:
         place = torch.device(device)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         place = None
     if place is None or place.type not in ("cuda", "cpu"):
         raise ConfigError(f"device {str(device)!r} is not supported; pass cpu, cuda or cuda:1")
     if place.type == "cpu":
-        return place
+        return torch.device("cpu")  # cpu:1 is the same one
     if not usable:
         raise ConfigError(f"device {str(device)!r} is not there: this torch sees no GPU; pass cpu")
     index = torch.cuda.current_device() if place.index is None else place.index

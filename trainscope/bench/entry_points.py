@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
+from trainscope.bench.arguments import check_amounts, check_callable, check_impls, check_name
+from trainscope.bench.subject import said
 from trainscope.errors import BenchmarkError, ConfigError
 
 __all__ = ["GROUP", "Benchmark", "cases_of", "found"]
@@ -40,7 +42,7 @@ def cases_of(name: str) -> Sequence[Benchmark]:
     """Import one benchmark and make its cases.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is none of that name, or two different ones.
         BenchmarkError: it cannot be imported, or does not return cases.
     """
     known = found()
@@ -50,19 +52,53 @@ def cases_of(name: str) -> Sequence[Benchmark]:
         names = ", ".join(known) or f"none is installed (entry-point group {GROUP})"
         raise ConfigError(f"no benchmark is named {name!r}; there are: {names}{hint}")
     where = known[name].value
+    others = {each.value for each in entry_points(group=GROUP) if each.name == name} - {where}
+    if others:
+        both = " and ".join(sorted({where, *others}))
+        raise ConfigError(f"benchmark {name!r} is offered twice, by {both}: uninstall one of them")
+    offered = f"benchmark {name!r} ({where})"
     try:
-        cases = list(known[name].load()())
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        raise BenchmarkError(f"benchmark {name!r} ({where}) raised {said}") from error
-    for case in cases:
-        missing = [each for each in _FIELDS if not hasattr(case, each)]
-        if missing:
-            raise BenchmarkError(
-                f"benchmark {name!r} ({where}) returned an object of type {type(case).__name__} "
-                f"without {', '.join(missing)}; a case has {', '.join(_FIELDS)}"
-            )
+        made = known[name].load()
+        if callable(made):
+            made = made()
+    except (Exception, SystemExit) as error:
+        raise BenchmarkError(f"{offered} raised {said(error)}") from error
+    return _checked(offered, made)
+
+
+def _checked(offered: str, made: Any) -> Sequence[Benchmark]:
+    if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
+        raise BenchmarkError(
+            f"{offered} gave {'None' if made is None else type(made).__name__}; it has to be a "
+            "function that returns a list of cases"
+        )
+    try:
+        cases = list(made)
+        for case in cases:
+            _check(offered, case)
+    except (BenchmarkError, ConfigError):
+        raise
+    except (Exception, SystemExit) as error:  # a generator of cases, or a property of one
+        raise BenchmarkError(f"{offered} raised {said(error)}") from error
     return cases
+
+
+def _check(offered: str, case: Any) -> None:
+    missing = [each for each in _FIELDS if not hasattr(case, each)]
+    if missing:
+        raise BenchmarkError(
+            f"{offered} returned an object of type {type(case).__name__} "
+            f"without {', '.join(missing)}; a case has {', '.join(_FIELDS)}"
+        )
+    try:
+        check_name("name", case.name)
+        check_impls(case.impls)
+        check_callable("make_inputs", case.make_inputs)
+        check_amounts(case.bytes_moved, case.flops, None, None)
+        if case.reference not in case.impls:
+            raise ConfigError(f"reference={case.reference!r:.80} is none of its impls")
+    except ConfigError as error:
+        raise BenchmarkError(f"{offered}, case {case.name!r:.80}: {error}") from None
 
 
 def _by_name(each: EntryPoint) -> str:

@@ -17,7 +17,7 @@ from trainscope.bench.environment import state_while
 from trainscope.bench.flags import Seen, flags_of, leaves_work_behind
 from trainscope.bench.model import Environment, GpuState, Measurement, WarmUp
 from trainscope.bench.spread import spread
-from trainscope.bench.subject import Subject
+from trainscope.bench.subject import Subject, calling
 from trainscope.bench.timers import Timer
 from trainscope.bench.trials import Taken
 
@@ -39,12 +39,16 @@ class Work:
 def work_of(
     bytes_moved: int | None, flops: int | None, inputs: Sequence[Any], device: torch.device
 ) -> Work:
-    """Look the ceilings up that this work needs; a matmul's is that of the first float input."""
+    """Look the ceilings up that this work needs; a matmul's is that of the first float input.
+
+    Of dtypes that torch.mm does not multiply as fast as the device can, no ceiling is known.
+    """
     copy_bytes_s = None if bytes_moved is None else ceiling("copy", device)
     matmul_flop_s = None
     if flops is not None:
         dtypes = [each.dtype for each in pytree.tree_leaves(tuple(inputs)) if _floating(each)]
-        matmul_flop_s = ceiling("matmul", device, dtypes[0] if dtypes else torch.float32)
+        dtype = dtypes[0] if dtypes else torch.float32
+        matmul_flop_s = ceiling("matmul", device, dtype) if dtype.itemsize > 1 else None
     return Work(bytes_moved, flops, copy_bytes_s, matmul_flop_s)
 
 
@@ -70,7 +74,14 @@ def measured(
     state: GpuState | None,
     **more: Any,
 ) -> Measurement:
-    """Put the measurement together; ``more`` are further fields of it."""
+    """Put the measurement together; ``more`` are further fields of it.
+
+    Raises:
+        CallError: the function, which is called a few times more, raised.
+    """
+    with calling(taken.subject.name):
+        ops_us = None if timer.kind == "cuda-events" else ops_ns(taken.subject, timer) / 1000
+        memory_peak = _memory_peak(taken.subject, timer)
     on_gpu = timer.kind == "cuda-events"
     times_ns = times_of(taken)
     time = spread(times_ns)
@@ -91,7 +102,7 @@ def measured(
         wall_us=median(taken.wall_ns) / 1000 if taken.wall_ns else time.median_us,
         floor_us=floor_ns / 1000,
         settled=taken.warmed.settled,
-        ops_us=None if on_gpu else ops_ns(taken.subject, timer) / 1000,
+        ops_us=ops_us,
         roofline=share,
         bytes_moved=work.bytes_moved,
         last_level_bytes=_last_level_bytes(timer),
@@ -107,7 +118,7 @@ def measured(
         time=time,
         wall=spread(taken.wall_ns) if taken.wall_ns else None,
         cpu_us=cpu_us,
-        memory_peak_bytes=_memory_peak(taken.subject, timer),
+        memory_peak_bytes=memory_peak,
         warm_up=WarmUp(
             calls=taken.warmed.calls,
             spent_ms=taken.warmed.spent_ns / 1e6,
@@ -140,7 +151,7 @@ def state_of(subject: Subject, timer: Timer) -> GpuState | None:
             subject.call()
         timer.synchronize()
 
-    with timer.on_device():
+    with timer.on_device(), calling(subject.name):
         return state_while(timer.device, busy)
 
 

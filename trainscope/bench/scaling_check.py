@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import median
@@ -10,12 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainscope.bench.arguments import check_amounts, check_callable, is_number
 from trainscope.bench.device import timer_for
 from trainscope.bench.environment import environment
 from trainscope.bench.measure import effort
 from trainscope.bench.model import Cache, Scaling, ScalingPoint
 from trainscope.bench.outcome import times_of
-from trainscope.bench.subject import Subject, first_call
+from trainscope.bench.subject import Subject, calling, first_call, refuse_later
 from trainscope.bench.time_text import time_text
 from trainscope.bench.timers import Timer
 from trainscope.bench.trials import take
@@ -44,17 +46,21 @@ def scaling(
     The others are those of ``benchmark``.
 
     Raises:
+        BenchmarkError: ``make`` or what it made raised, or the call returned a generator.
         ConfigError: fewer than two sizes, or sizes whose work does not grow.
     """
     wanted = effort(trials, seconds)
-    works = [work(size) for size in sizes]
-    if len(sizes) < 2 or works[0] <= 0 or any(b <= a for a, b in pairwise(works)):
-        raise ConfigError(
-            f"sizes={tuple(sizes)} have work {tuple(works)}; pass at least two, in the order of "
-            "growing work"
-        )
-    subjects = [Subject(f"{size:g}", make(size)) for size in sizes]
-    output, _ = first_call(subjects[0])
+    check_amounts(None, None, None, cache)
+    sizes, works = _works(sizes, work)
+    subjects = []
+    for size in sizes:
+        with calling(f"make({size:g})"):
+            call = make(size)
+        check_callable(f"make({size:g})", call)
+        subjects.append(Subject(f"make({size:g})()", call))
+    with calling(subjects[0].name):
+        output, _ = first_call(subjects[0])
+    refuse_later(subjects[0].name, output)
     chosen = timer or timer_for(cache, device, (), output)
     taken = take(subjects, chosen, wanted)
     medians_us = [median(times_of(each)) / 1000 for each in taken]
@@ -71,12 +77,35 @@ def scaling(
     )
 
 
+def _works(
+    sizes: Sequence[float], work: Callable[[float], float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    try:
+        sizes = tuple(sizes)
+    except TypeError:
+        raise ConfigError(
+            f"sizes={sizes!r:.80} is not allowed; pass at least two numbers"
+        ) from None
+    if not all(map(is_number, sizes)):
+        raise ConfigError(f"sizes={sizes!r:.80} are not all numbers; pass at least two numbers")
+    works = tuple(work(size) for size in sizes)
+    if (
+        len(sizes) < 2
+        or not all(is_number(each) and 0 < each < math.inf for each in works)
+        or any(b <= a for a, b in pairwise(works))
+    ):
+        raise ConfigError(
+            f"sizes={sizes} have work {works}; pass at least two, in the order of growing work"
+        )
+    return sizes, works
+
+
 def judged(works: Sequence[float], medians_us: Sequence[float]) -> tuple[bool, float, str]:
     """Whether times are as the work within 15 %, the time at no work, and a sentence."""
     by_work = np.asarray(works, dtype=np.float64) / works[0]
     by_time = np.asarray(medians_us, dtype=np.float64) / medians_us[0]
     slope, fixed = np.polyfit(by_work, np.asarray(medians_us, dtype=np.float64), 1)
-    fixed_us = max(float(fixed), 0.0)
+    fixed_us = min(max(float(fixed), 0.0), float(medians_us[0]))
     off = by_time / by_work - 1
     worst = int(np.abs(off).argmax())
     told = f"{by_work[worst]:.3g} times the work takes {by_time[worst]:.3g} times as long"

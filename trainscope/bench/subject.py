@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
@@ -11,9 +12,18 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trainscope.errors import ConfigError
+from trainscope.errors import BenchmarkError, ConfigError
 
-__all__ = ["Subject", "backward_of", "first_call", "forward_of"]
+__all__ = [
+    "CallError",
+    "Subject",
+    "backward_of",
+    "calling",
+    "first_call",
+    "forward_of",
+    "refuse_later",
+    "said",
+]
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,41 @@ class Subject:
     name: str
     call: Callable[[], Any]
     prepare: Callable[[], None] | None = None
+
+
+class CallError(BenchmarkError):
+    """A function that was to be timed raised."""
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        super().__init__(f"{name} raised {said(error)}")
+        self.name = name
+
+
+@contextmanager
+def calling(name: str) -> Iterator[None]:
+    """Turn what the function raises, and an exit that it asks for, into a CallError."""
+    try:
+        yield
+    except (CallError, ConfigError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise CallError(name, error) from error
+
+
+def said(error: BaseException) -> str:
+    """The error's type and the first line of its text, without control characters."""
+    first = (str(error).strip().splitlines() or [""])[0][:200]
+    return f"{type(error).__name__}: " + "".join(c if c.isprintable() else "?" for c in first)
+
+
+def refuse_later(name: str, output: Any) -> None:
+    """Raise BenchmarkError for an output that computes nothing until somebody reads it."""
+    kinds = (Generator, Coroutine, AsyncGenerator)
+    if isinstance(output, kinds):
+        raise BenchmarkError(
+            f"{name} returned a {type(output).__name__}, which computes nothing until it is read; "
+            "return what was computed"
+        )
 
 
 def forward_of(name: str, fn: Callable[..., Any], inputs: Sequence[Any]) -> Subject:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from trainscope.bench.subject import Subject
+from trainscope.bench.subject import Subject, calling
 from trainscope.bench.timers import Probe, Timer
 
 __all__ = ["Effort", "Taken", "Warmed", "take", "warm_up"]
@@ -56,7 +56,11 @@ class Taken:
 
 
 def take(subjects: Sequence[Subject], timer: Timer, effort: Effort) -> list[Taken]:
-    """Warm every function up, find out what it does, then time all of them in turn."""
+    """Warm every function up, find out what it does, then time all of them in turn.
+
+    Raises:
+        CallError: one of them raised; nothing was taken of the others either.
+    """
     with timer.on_device():
         taken = [_begun(subject, timer) for subject in subjects]
         rounds = _rounds(taken, timer, effort)
@@ -64,20 +68,24 @@ def take(subjects: Sequence[Subject], timer: Timer, effort: Effort) -> list[Take
         for _ in range(rounds):
             shuffled.shuffle(order)
             for each in order:
-                trial = timer.trial(each.subject, each.calls, each.probe)
+                with calling(each.subject.name):
+                    trial = timer.trial(each.subject, each.calls, each.probe)
                 each.times_ns.append(trial.time_ns)
                 each.cpu_ns.append(trial.cpu_ns)
         if timer.kind == "cuda-events":
             for _ in range(min(rounds, _WALL_TRIALS)):
                 shuffled.shuffle(order)
                 for each in order:
-                    each.wall_ns.append(timer.wall_ns(each.subject, each.calls))
+                    with calling(each.subject.name):
+                        each.wall_ns.append(timer.wall_ns(each.subject, each.calls))
     return taken
 
 
 def _begun(subject: Subject, timer: Timer) -> Taken:
-    warmed = warm_up(timer, subject)
-    return Taken(subject, warmed, timer.probe(subject), timer.calls_for(subject, warmed.call_ns))
+    with calling(subject.name):
+        warmed = warm_up(timer, subject)
+        probe = timer.probe(subject)
+    return Taken(subject, warmed, probe, timer.calls_for(subject, warmed.call_ns))
 
 
 def _rounds(taken: Sequence[Taken], timer: Timer, effort: Effort) -> int:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trainscope.cli.output import error_line, show_any_character
+
 if TYPE_CHECKING:
     from trainscope.bench.entry_points import Benchmark
     from trainscope.bench.model import Comparison
@@ -50,6 +52,7 @@ def bench(
     from trainscope.bench.entry_points import found
     from trainscope.errors import TrainscopeError
 
+    show_any_character()
     if name is None:
         for each in found().values():
             typer.echo(f"{each.name}  {each.value}")
@@ -61,7 +64,7 @@ def bench(
     try:
         good = _run(name, filter, device, seconds, baseline, json_file, remeasure=remeasure)
     except TrainscopeError as error:
-        typer.echo(f"trainscope bench: {error}", err=True)
+        error_line("bench", error)
         raise typer.Exit(2) from None
     if not good:
         raise typer.Exit(1)
@@ -82,22 +85,25 @@ def _run(
 
     from trainscope.bench.cases import run_case, select
     from trainscope.bench.device import device_named
+    from trainscope.bench.measure import effort
     from trainscope.bench.table import show, text_of
-    from trainscope.errors import BenchmarkError
+    from trainscope.errors import TrainscopeError
 
     place = device_named(device)
+    effort(None, seconds)
     cases: list[Benchmark] = select(name, part, place)
+    _check_baseline(cases, baseline)
     if remeasure:
         _remeasure(place)
     results: list[Comparison] = []
     failed = False
-    if json_file is not None:  # a place that cannot be written is told before the work
-        _write(json_file, name, results)
+    if json_file is not None:
+        _check_writable(json_file)
     for case in cases:
         try:
             result = run_case(case, place, seconds=seconds, baseline=baseline)
-        except BenchmarkError as error:  # the other cases are worth their time
-            typer.echo(f"trainscope bench: {case.name}: {error}", err=True)
+        except TrainscopeError as error:  # the other cases are worth their time
+            error_line("bench", f"{case.name}: {error}")
             failed = True
             continue
         results.append(result)
@@ -108,6 +114,8 @@ def _run(
         typer.echo()
         if json_file is not None:  # after each, so that an interrupted run keeps what it has
             _write(json_file, name, results)
+    if json_file is not None and not results:
+        _write(json_file, name, results)
     return not failed and not any(_bad(result) for result in results)
 
 
@@ -121,21 +129,49 @@ def _remeasure(place: Any) -> None:
         ceiling("matmul", place, dtype, remeasure=True)
 
 
-def _write(file: Path, name: str, results: list[Comparison]) -> None:
+def _check_baseline(cases: list[Benchmark], baseline: str | None) -> None:
     from trainscope.errors import ConfigError
 
+    if baseline is not None and not any(baseline in case.impls for case in cases):
+        names = ", ".join(dict.fromkeys(name for case in cases for name in case.impls))
+        raise ConfigError(f"--baseline {baseline!r} is none of the functions: {names}")
+
+
+def _check_writable(file: Path) -> None:
+    """Tell before the work what cannot be written; what the file holds stays until there is more.
+
+    Raises ConfigError.
+    """
+    from trainscope.errors import ConfigError
+
+    try:
+        if file.is_fifo():  # opening it waits for whoever reads it
+            raise ConfigError(f"--json {file} is a pipe; name a file")
+        with file.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise _unwritable(file, error) from None
+
+
+def _write(file: Path, name: str, results: list[Comparison]) -> None:
+    """Replace the file's content; a number that JSON has not is null."""
     document = {
         "schema_version": JSON_SCHEMA_VERSION,
         "benchmark": name,
-        "results": [result.model_dump(mode="json") for result in results],
+        "results": [json.loads(result.model_dump_json()) for result in results],
     }
     try:
-        file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        file.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(
-            f"--json {file} cannot be written: {error.strerror}; name a file in a directory that "
-            "exists"
-        ) from None
+        raise _unwritable(file, error) from None
+
+
+def _unwritable(file: Path, error: OSError) -> Exception:
+    from trainscope.errors import ConfigError
+
+    return ConfigError(
+        f"--json {file} cannot be written: {error.strerror}; name a file in a directory that exists"
+    )
 
 
 def _bad(result: Comparison) -> bool:
