@@ -1,92 +1,88 @@
-"""Compile the attention kernels with the real ptxas, no GPU needed; one JSON list on stdout.
+"""Compiles the Triton attention kernels for real GPUs, with none needed.
 
-Run with TRITON_INTERPRET=0 in a process of its own: where kernels are interpreted, they cannot
-be compiled. Each entry: kernel, arch, dim, variant, registers, spilt bytes, shared memory,
-wgmma count, local loads inside the inner loops, 16-byte copies, ptxas' warnings.
+Some with the tiles that a GPU gets, to be looked at; each dtype and each option in small ones.
+compile_attentions.py runs it, in a process of its own.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-os.environ["TRITON_INTERPRET"] = "0"
-
 import torch
-import triton
-import triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from offline import disassembled, launches
 
-from trainscope_kernels.attention.tile_sizes import padded, tile_for
-from trainscope_kernels.attention.triton_dkdv import attention_dkdv
-from trainscope_kernels.attention.triton_dq import attention_dq
-from trainscope_kernels.attention.triton_forward import attention_forward
+from trainscope_kernels.attention import run, tile_sizes
 
-KERNELS = {"forward": attention_forward, "dkdv": attention_dkdv, "dq": attention_dq}
-TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-NUMBERS = ("n_q", "n_k", "heads", "group", "instances", "tiles", "sequences", "together")
-VARIANTS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "causal": {"HAS_RIGHT": True},
-    "mask": {"MASK": "add"},
-    "varlen": {"VARLEN": True, "RAGGED": True, "HAS_RIGHT": True, "FROM_END": True},
-}
-
-
-def source(kernel: str, tile: Any, dim: int, variant: str) -> ASTSource:
-    fn = KERNELS[kernel]
-    constants = {
-        "VARLEN": False, "MASK": "none", "SOFTCAP": False, "FOLD": variant != "mask",
-        "HAS_LEFT": False, "HAS_RIGHT": False, "FROM_END": False, "RAGGED": False,
-        "DIM": dim, "VALUE_DIM": dim, "BLOCK_M": tile.queries, "BLOCK_N": tile.keys,
-        "BLOCK_DIM": padded(dim), "BLOCK_VALUE": padded(dim), "OFFSET": tl.int32,
-        "WIDE": tl.float32, "PRECISION": "tf32", **VARIANTS[variant],
-    }  # fmt: skip
-    signature: dict[str, Any] = {}
-    values: dict[tuple[int, ...], Any] = {}
-    aligned: dict[tuple[int, ...], Any] = {}
-    packed, masked = variant == "varlen", variant == "mask"
-    for place, name in enumerate(fn.arg_names):
-        if name in constants:
-            signature[name] = "constexpr"
-            values[(place,)] = constants[name]
-        elif name.endswith("_strides"):
-            absent = name == "mask_strides" and not masked
-            signature[name] = ("constexpr",) * 4 if absent else ("i32", "i32", "i32", "constexpr")
-            for i in range(4):
-                if absent or i == 3:
-                    values[place, i] = 0 if absent else 1
-                else:
-                    aligned[place, i] = [["tt.divisibility", 16]]
-        elif name in NUMBERS or name in ("left", "right"):
-            signature[name] = "i32"
-        elif name in ("scale", "softcap"):
-            signature[name] = "fp32"
-        elif (name == "mask" and not masked) or (name in ("cu_q", "cu_k") and not packed):
-            signature[name] = "constexpr"
-            values[(place,)] = None
-        else:
-            floats = name in ("lse", "row_terms", "mask")
-            signature[name] = "*i32" if name in ("cu_q", "cu_k") else "*fp32" if floats else "*bf16"
-            aligned[(place,)] = [["tt.divisibility", 16]]
-    return ASTSource(fn, signature, values, aligned)
+CASES = [
+    "forward:90:128:full",
+    "forward:90:128:causal",
+    "dkdv:90:128:causal",
+    "dq:90:128:causal",
+    "dkdv:80:128:causal",
+]
+SMALL, TILE_FOR = tile_sizes.Tile(16, 16, 1, 1), tile_sizes.tile_for
+KERNELS = {f"attention_{each}" for each in ("forward", "delta", "dq", "dkdv")}
+BFLOAT16, FLOAT16, FLOAT32 = torch.bfloat16, torch.float16, torch.float32
+OPTIONS: list[tuple[torch.dtype, dict[str, Any]]] = [
+    # Compiling a call's four kernels takes one to three seconds, so each option is seen with few
+    # dtypes: with float32, whose products are others, and with one of the two of half precision.
+    (BFLOAT16, {"cu": torch.int32, "left": 9, "right": 0, "from_end": True}),
+    (BFLOAT16, {"mask": BFLOAT16, "softcap": 3.0, "spread": 2**22 + 16}),
+    (BFLOAT16, {"softcap": 3.0, "value_dim": 32}),
+    (FLOAT16, {"mask": torch.bool, "softcap": 3.0, "right": 0, "length": 33, "of_lse": True}),
+    (FLOAT16, {"cu": torch.int64}),
+    (FLOAT32, {"mask": torch.bool, "left": 9, "length": 33, "of_lse": True}),
+    (FLOAT32, {"mask": FLOAT32, "spread": 2**22 + 16}),
+    (FLOAT32, {"cu": torch.int32, "softcap": 3.0}),
+]
 
 
-def local_loads_in_inner_loops(cubin: bytes) -> int:
+def call(
+    dtype: torch.dtype,
+    dim: int,
+    *,
+    length: int = 256,
+    value_dim: int | None = None,
+    spread: int | None = None,
+    mask: torch.dtype | None = None,
+    cu: torch.dtype | None = None,
+    softcap: float = 0.0,
+    left: int = -1,
+    right: int = -1,
+    from_end: bool = False,
+    of_lse: bool = False,
+) -> None:
+    """Forward and backward of two query heads to a key head; ``spread`` is q's batch stride."""
+    q = torch.zeros((1, 2, length, dim), dtype=dtype)
+    k = torch.zeros((1, 1, length, dim), dtype=dtype)
+    v = torch.zeros((1, 1, length, value_dim or dim), dtype=dtype)
+    if spread is not None:
+        q = q.as_strided(q.shape, (spread, *q.stride()[1:]))
+    full = None if mask is None else torch.zeros((1, 1, 1, 1), dtype=mask)
+    full = None if full is None else full.expand(1, 2, length, length)
+    rows = None if cu is None else torch.tensor([0, length // 2, length], dtype=cu)
+    these = (q, k, v, full, rows, rows, 0.1, softcap, left, right, from_end)
+    out, lse = run.forward(*these, "triton")
+    run.backward(*these, out, lse if of_lse else None, out, lse, "triton", True, True)
+
+
+def failure(dtype: torch.dtype, options: dict[str, Any]) -> str | None:
+    """What goes wrong where a call with these options is compiled, if anything."""
+    tile_sizes._capability_major = lambda index: 8
+    tile_sizes.tile_for = lambda *_: SMALL
+    try:
+        with launches(80) as found:
+            call(dtype, 16, **options)
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[-400:]}"
+    missing = KERNELS - {each.name for each in found}
+    return f"not launched: {missing}" if missing else None
+
+
+def local_loads_in_inner_loops(sass: str) -> int:
     """LDL between a backward branch and its target that has no other such loop inside."""
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        run = [str(TOOLS / "nvdisasm"), "-c", file.name]
-        lines = subprocess.run(run, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = sass.splitlines()
     labels = {
         found[1]: at
         for at, line in enumerate(lines)
@@ -102,52 +98,32 @@ def local_loads_in_inner_loops(cubin: bytes) -> int:
         for a, b in loops
         if not any(a <= c and d <= b and (a, b) != (c, d) for c, d in loops)
     ]
-    assert inner, "no loop was found in the disassembly"
+    assert inner or not sass, "no loop was found in the disassembly"
     return sum(bool(re.search(r"\bLDL\b", line)) for a, b in inner for line in lines[a:b])
 
 
-def compiled(kernel: str, arch: int, dim: int, variant: str) -> dict[str, Any]:
-    tile = tile_for(kernel, arch // 10, dim, torch.bfloat16, variant == "mask")
-    made = triton.compile(
-        source(kernel, tile, dim, variant),
-        target=GPUTarget("cuda", arch, 32),
-        options={"num_warps": tile.warps, "num_stages": tile.stages},
-    )
+def compiled(case: str) -> dict[str, Any]:
+    """What came out of one of CASES, with the tile that a GPU of this kind gets."""
+    kernel, arch, dim, mask = case.split(":")
+    tile_sizes.tile_for = TILE_FOR
+    tile_sizes._capability_major = lambda index: int(arch) // 10
+    with launches(int(arch), f"attention_{kernel}") as found:
+        call(torch.bfloat16, int(dim), right=0 if mask == "causal" else -1)
+    (launched,) = found
+    _, made, said = launched
     ptx = made.asm["ptx"]
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-        file.write(ptx)
-        file.flush()
-        target = f"-arch=sm_{arch}{'a' if arch == 90 else ''}"
-        said = subprocess.run(
-            [str(TOOLS / "ptxas"), "-v", target, file.name, "-o", "/dev/null"],
-            capture_output=True, text=True, check=True,
-        ).stderr  # fmt: skip
-    registers, spills = re.search(r"Used (\d+) reg", said), re.search(r"(\d+) bytes spill st", said)
-    assert registers, said
+    spills = re.search(r"(\d+) bytes spill stores", said)
     assert spills, said
     return {
-        "kernel": kernel,
-        "arch": arch,
-        "dim": dim,
-        "variant": variant,
-        "registers": int(registers[1]),
+        "case": case,
+        "arch": int(arch),
         "spilt": int(spills[1]),
         "shared": made.metadata.shared,
         "wgmma": ptx.count("wgmma.mma_async"),
         "mma": len(re.findall(r"\bmma\.sync", ptx)),
-        "local_loads_in_inner_loops": local_loads_in_inner_loops(made.asm["cubin"]),
+        "local_loads_in_inner_loops": local_loads_in_inner_loops(disassembled(launched)),
         "wide_copies": len(
             re.findall(r"cp\.async\.cg\.shared\.global \[[^]]*\], \[[^]]*\], 0x10", ptx)
         ),
         "warnings": re.findall(r"\((C7\d+)\)", said),
     }
-
-
-if __name__ == "__main__":
-    cases = [
-        (kernel, arch, int(dim), variant)
-        for kernel, arch, dim, variant in (each.split(":") for each in sys.argv[1:])
-        for arch in [int(arch)]
-    ]
-    with ThreadPoolExecutor(2) as pool:
-        print(json.dumps(list(pool.map(lambda case: compiled(*case), cases))))

@@ -1,34 +1,20 @@
-"""Compiles the Gluon attention kernels for Hopper and prints, as JSON, what came out of each.
+"""Compiles the Gluon attention kernels for Hopper, with no GPU needed, and says what came of each.
 
-Run by itself, without the interpreter: ``TRITON_INTERPRET=0 python compile_gluon.py``. It calls the
-launchers themselves, on CPU tensors, and leaves out only the launch: so what is compiled is what a
-call compiles. Needs no GPU.
+compile_attentions.py runs it, in a process of its own.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
-import os
 import re
-import subprocess
-import tempfile
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import torch
-
-os.environ["TRITON_DUMP_PTXAS_LOG"] = "1"
-
-import triton
-from triton.backends.compiler import GPUTarget
+from offline import Launched, disassembled, launches
 
 from trainscope_kernels.attention import gluon_launch
+from trainscope_kernels.attention.call import Call
 
-TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 # dtype, head_dim, causal, length: one of whole tiles, or not. A kernel takes 1 to 3 s; the dtype
 # changes no more than the type of an instruction, so each variant is compiled for one of the two.
 FORWARD = [
@@ -47,82 +33,58 @@ BACKWARD = [
 ]
 
 
-class Offline:
-    """As much of a Triton driver as compiling for a GPU that is not there asks for."""
-
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-
-def compiled_by(call: Callable[[], None]) -> list[tuple[str, Any, str]]:
-    """(name, compiled kernel, what ptxas said) of each launch that ``call`` makes."""
-    made = []
-
-    def compile_only(
-        kernel: Any, programs: int, kind: tuple, arguments: tuple, **constants: Any
-    ) -> None:
-        described = [gluon_launch._described(each) for each in arguments]
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            compiled = kernel.warmup(*described, grid=(programs,), **constants, num_warps=4)
-        made.append((kernel.fn.__name__, compiled, said.getvalue()))
-
-    triton.runtime.driver.set_active(Offline())  # type: ignore[arg-type]
-    gluon_launch._start = compile_only
+def compiled_by(call: Callable[[], None], only: str = "") -> list[Launched]:
+    """The kernels that ``call`` launches, or that of this name."""
+    gluon_launch._ready.clear()
     gluon_launch._multiprocessors = lambda device: 132
     numbers = torch.zeros(8, dtype=torch.int32)
-    gluon_launch.schedule_on = lambda *_: (numbers, numbers)
+    gluon_launch.schedule_on = lambda tiling: (numbers, numbers)
     torch.cuda.current_device = lambda: None
-    call()
-    return made
+    with launches(90, only) as found:
+        call()
+    return found
 
 
-def forward(dtype: str, dim: int, causal: bool, length: int) -> list[dict[str, Any]]:
+def call_of(dtype: str, dim: int, causal: bool, length: int) -> tuple[Call, torch.Tensor]:
+    """A call and its LSE."""
     q = torch.zeros((2, 4, length, dim), dtype=getattr(torch, dtype))
-    lse = torch.zeros(q.shape[:3])
-    made = compiled_by(lambda: gluon_launch.forward(q, q, q, torch.empty_like(q), lse, 0.1, causal))
-    return [look(*each, dtype, dim, causal, length) for each in made]
+    right = 0 if causal else -1
+    return Call(q, q, q, None, None, None, 0.1, 0.0, -1, right, False), torch.zeros(q.shape[:3])
 
 
-def backward(dtype: str, dim: int, causal: bool, length: int) -> list[dict[str, Any]]:
-    q = torch.zeros((2, 4, length, dim), dtype=getattr(torch, dtype))
-    lse = torch.zeros(q.shape[:3])
-    grads = (torch.empty_like(q), torch.empty_like(q), torch.empty_like(q))
-    made = compiled_by(lambda: gluon_launch.backward(q, None, q, q, q, q, lse, grads, 0.1, causal))
-    if causal:
-        # the kernels around the backward are the same with and without a mask
-        made = [each for each in made if each[0] == "attention_backward"]
-    return [look(*each, dtype, dim, causal, length) for each in made]
+def forward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
+    call, lse = call_of(*case)
+    made = compiled_by(lambda: gluon_launch.forward(call, torch.empty_like(call.q), lse))
+    return [look(each, case) for each in made]
 
 
-def look(name: str, compiled: Any, said: str, *case: Any) -> dict[str, Any]:
+def backward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
+    call, lse = call_of(*case)
+    grads = (torch.empty_like(call.q), torch.empty_like(call.k), torch.empty_like(call.v))
+    # the kernels around the backward are the same with and without a mask
+    only = "attention_backward" if call.right == 0 else ""
+    made = compiled_by(lambda: gluon_launch.backward(call, call.q, None, call.q, lse, grads), only)
+    return [look(each, case) for each in made]
+
+
+def look(launched: Launched, case: tuple[Any, ...]) -> dict[str, Any]:
+    name, compiled, said = launched
     ptx = compiled.asm["ptx"]
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.asm["cubin"])
-        file.flush()
-        command = [str(TOOLS / "nvdisasm"), "-c", file.name]
-        sass = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return {
         "kernel": name,
         "case": list(case),
         "shared": compiled.metadata.shared,
         "warnings": re.findall(r"\(C75\d\d\).*", said),
         "spilled": sum(int(each) for each in re.findall(r"(\d+) bytes spill stores", said)),
-        "spills_in_loops": spills_in_loops(sass) if "HGMMA" in sass else 0,
+        "spills_in_loops": spills_in_loops(disassembled(launched)),
         "asked_ptxas": "spill stores" in said,
         "wgmma": ptx.count("wgmma.mma_async"),
         "tma_loads": ptx.count(".shared::cluster.global.mbarrier"),
         "tma_stores": len(re.findall(r"cp\.async\.bulk\.tensor\.\dd\.global\.shared", ptx)),
         "setmaxnreg": ptx.count("setmaxnreg"),
-        "loads_128": len(re.findall(r"LDG\.E[.\w]*\.128", sass)),
-        "stores_128": len(re.findall(r"STG\.E[.\w]*\.128", sass)),
-        "adds_128": len(re.findall(r"RED\w*\.E\.ADD\.F32x4", sass)),
+        "loads_128": len(re.findall(r"\bld\.global[.\w]*\.v4\.[bf]32", ptx)),
+        "stores_128": len(re.findall(r"\bst\.global[.\w]*\.v4\.[bf]32", ptx)),
+        "adds_128": ptx.count("red.global.add.v4.f32"),
     }
 
 
@@ -148,18 +110,7 @@ def spills_in_loops(sass: str) -> int:
         for loop in loops
         if not any(loop[0] <= each[0] and each[-1] <= loop[-1] and each != loop for each in loops)
     ]
-    assert innermost
+    assert innermost or not sass
     return sum(
         bool(re.search(r"\b(LDL|STL)\b", instructions[each])) for loop in innermost for each in loop
     )
-
-
-def main() -> None:
-    with ProcessPoolExecutor(2) as pool:
-        jobs = [pool.submit(forward, *case) for case in FORWARD]
-        jobs += [pool.submit(backward, *case) for case in BACKWARD]
-        print(json.dumps([row for job in jobs for row in job.result()]))
-
-
-if __name__ == "__main__":
-    main()

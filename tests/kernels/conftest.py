@@ -44,13 +44,24 @@ def seeded() -> None:
 
 @pytest.fixture(scope="session")
 def compiled_for_gpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What compile_for_gpus.py prints; it runs once, whichever worker asks first."""
+    """What compile_for_gpus.py makes of GELU and softmax."""
+    return printed_once("compile_for_gpus", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def compiled_attentions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What compile_attentions.py makes of attention."""
+    return printed_once("compile_attentions", tmp_path_factory)
+
+
+def printed_once(script: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The JSON that a script prints; it runs once, whichever worker asks first."""
     place = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         place = place.parent
-    answer = place / "compiled_for_gpus.json"
+    answer = place / f"{script}.json"
     try:
-        (place / "compiling_for_gpus").touch(exist_ok=False)
+        (place / f"{script}.begun").touch(exist_ok=False)
     except FileExistsError:
         give_up = time.monotonic() + 300
         while not answer.exists():
@@ -58,7 +69,7 @@ def compiled_for_gpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
             time.sleep(0.1)
         return json.loads(answer.read_text())
     done = subprocess.run(
-        [sys.executable, str(HERE / "compile_for_gpus.py")],
+        [sys.executable, str(HERE / f"{script}.py")],
         env=os.environ | {"TRITON_INTERPRET": "0"},
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ Sizes = tuple[int, int, int, int, int, int]
 
 
 def made(
-    device: torch.device, sizes: Sizes = (1, 1, 40, 50, 8, 8), dtype: torch.dtype = torch.float32
+    device: torch.device, sizes: Sizes = (1, 1, 34, 37, 8, 8), dtype: torch.dtype = torch.float32
 ) -> list[torch.Tensor]:
     """q, k, v for (query heads, key heads, queries, keys, head dim, value dim)."""
     torch.manual_seed(0)
@@ -67,8 +67,8 @@ def test_equals_the_definition(device: torch.device, impl: str, how: dict[str, A
         (3, 1, 1, 1, 8, 8),
         (1, 1, 3, 3, 16, 16),
         (2, 2, 64, 1, 8, 8),
-        (6, 2, 33, 17, 5, 3),
-        (7, 1, 5, 40, 40, 24),
+        (4, 2, 33, 17, 5, 3),
+        (3, 1, 5, 40, 40, 24),
         (1, 1, 64, 32, 96, 33),
     ],
     ids=str,
@@ -81,11 +81,11 @@ def test_grouped_heads_odd_dims_and_lengths(
 
 
 @pytest.mark.parametrize("impl", IMPLS)
-@pytest.mark.parametrize("shape", [(1, 2, 40, 50), (2, 1, 50), (40, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 2, 34, 37), (2, 1, 37), (34, 1)], ids=str)
 def test_masks_broadcast_hide_and_add(
     device: torch.device, impl: str, shape: tuple[int, ...]
 ) -> None:
-    qkv = made(device, (2, 1, 40, 50, 8, 8))
+    qkv = made(device, (2, 1, 34, 37, 8, 8))
     hide = torch.rand(shape, device=device) > 0.4
     assert_right(qkv, impl, mask=hide)
     bias = torch.randn(shape, device=device).masked_fill(~hide, -torch.inf)
@@ -132,20 +132,18 @@ def test_any_strides_of_inputs_and_gradients(device: torch.device, impl: str) ->
     torch.manual_seed(0)
     packed = torch.randn(1, 33, 3, 2, 8, device=device)
     q, k, v = (x.transpose(1, 2) for x in packed.unbind(2))
-    dense = [x.contiguous() for x in (q, k, v)]
     expanded = v[:, :, :, :1].expand_as(v)
     by_dim = k.mT.contiguous().mT
-    for inputs, same in (((q, k, v), dense), ((q, by_dim, expanded), None)):
-        same = same or [x.contiguous() for x in inputs]
+    for inputs in ((q, k, v), (q, by_dim, expanded)):
         leaves = [x.detach().requires_grad_() for x in inputs]
-        dense_leaves = [x.detach().requires_grad_() for x in same]
+        dense = [x.contiguous().requires_grad_() for x in inputs]
         out = flash_attention(*leaves, causal=True, impl=impl)
-        right = flash_attention(*dense_leaves, causal=True, impl=impl)
+        right = flash_attention(*dense, causal=True, impl="reference")
         torch.testing.assert_close(out, right)
         grad = torch.randn(1, 1, 1, 1, device=device).expand_as(out)
         for a, b in zip(
             torch.autograd.grad(out, leaves, grad),
-            torch.autograd.grad(right, dense_leaves, grad.contiguous()),
+            torch.autograd.grad(right, dense, grad.contiguous()),
             strict=True,
         ):
             torch.testing.assert_close(a, b)
@@ -179,7 +177,7 @@ def test_half_precision_errs_at_most_twice_as_much_as_torch(
 
 
 def test_runs_are_bitwise_equal_and_inputs_stay_as_they_were(device: torch.device) -> None:
-    qkv = made(device, (2, 1, 40, 40, 8, 8))
+    qkv = made(device, (2, 1, 34, 34, 8, 8))
     before = [x.detach().clone() for x in qkv]
     results = []
     for _ in range(2):
@@ -201,9 +199,9 @@ def test_runs_are_bitwise_equal_and_inputs_stay_as_they_were(device: torch.devic
         ({"softcap": 0}, "greater than 0"),
         ({"scale": torch.ones(())}, "Python number"),
         ({"impl": "cuda"}, "auto, reference, triton"),
-        ({"mask": torch.zeros(3, 50)}, "broadcast"),
-        ({"mask": torch.zeros(50, dtype=torch.int32)}, "boolean"),
-        ({"mask": torch.zeros(50, requires_grad=True)}, "mask.detach"),
+        ({"mask": torch.zeros(3, 37)}, "broadcast"),
+        ({"mask": torch.zeros(37, dtype=torch.int32)}, "boolean"),
+        ({"mask": torch.zeros(37, requires_grad=True)}, "mask.detach"),
     ],
     ids=str,
 )
@@ -220,12 +218,12 @@ def test_a_bad_argument_is_named(device: torch.device, how: dict[str, Any], said
         (lambda q, k, v: (q[0], k, v), "flash_attention_varlen"),
         (lambda q, k, v: (q, k, v[:, :, 1:]), "one length"),
         (
-            lambda q, k, v: (q.expand(1, 3, 40, 8), k.expand(1, 2, 50, 8), v.expand(1, 2, 50, 8)),
+            lambda q, k, v: (q.expand(1, 3, 34, 8), k.expand(1, 2, 37, 8), v.expand(1, 2, 37, 8)),
             "multiple of the key heads",
         ),
         (lambda q, k, v: (q, k.half(), v), "one dtype"),
         (lambda q, k, v: (q.int(), k.int(), v.int()), "dtype"),
-        (lambda q, k, v: (q, k, v[..., :1].expand(1, 1, 50, 257)), "1 to 256"),
+        (lambda q, k, v: (q, k, v[..., :1].expand(1, 1, 37, 257)), "1 to 256"),
         (lambda q, k, v: (q, k.to("meta"), v), "one device"),
     ],
 )

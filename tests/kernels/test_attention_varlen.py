@@ -88,7 +88,7 @@ def test_a_longest_length_that_is_too_small_does_no_harm(device: torch.device) -
 
 def test_many_short_sequences(device: torch.device) -> None:
     torch.manual_seed(0)
-    count = 40
+    count = 20
     q, k, v = (torch.randn(count, 1, 4, device=device) for _ in range(3))
     cu = torch.arange(count + 1, device=device, dtype=torch.int32)
     # one key a sequence: each query's output is that key's value

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 triton = pytest.importorskip("triton")
 
-SCRIPT = Path(__file__).with_name("compile_gluon.py")
 SHARED_LIMIT = 227 * 1024
 WORKERS = {"attention_forward", "attention_backward"}
 
@@ -21,16 +16,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
-    environment = os.environ | {
-        "TRITON_INTERPRET": "0",
-        "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")),
-    }
-    command = [sys.executable, str(SCRIPT)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
+@pytest.fixture
+def compiled(compiled_attentions: dict[str, Any]) -> list[dict]:
+    return compiled_attentions["gluon"]
 
 
 def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict]) -> None:
