@@ -8,8 +8,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trainscope.bench.comparing import compare, compare_backward
-from trainscope.bench.entry_points import Benchmark, cases_of
+from trainscope.bench.entry_points import Benchmark
 from trainscope.bench.model import Comparison
+from trainscope.bench.offers import cases_of
 from trainscope.bench.subject import said
 from trainscope.errors import BenchmarkError, ConfigError
 

@@ -1,17 +1,15 @@
-"""Benchmarks that installed packages offer, in the entry-point group ``trainscope.benchmarks``."""
+"""Benchmarks that installed packages offer, in the entry-point group ``trainscope.benchmarks``.
+
+Needs no torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
-from trainscope.bench.arguments import check_amounts, check_callable, check_impls, check_name
-from trainscope.bench.subject import said
-from trainscope.errors import BenchmarkError, ConfigError
-
-__all__ = ["GROUP", "Benchmark", "cases_of", "found"]
+__all__ = ["GROUP", "Benchmark", "found", "values_of"]
 
 GROUP = "trainscope.benchmarks"
 
@@ -30,75 +28,14 @@ class Benchmark(Protocol):
     """Whether the gradients are timed, and not the functions themselves."""
 
 
-_FIELDS = ("name", "impls", "make_inputs", "reference", "bytes_moved", "flops", "backward")
-
-
 def found() -> dict[str, EntryPoint]:
     """Every benchmark that is installed, by name; none of them is imported."""
     return {each.name: each for each in sorted(entry_points(group=GROUP), key=_by_name)}
 
 
-def cases_of(name: str) -> Sequence[Benchmark]:
-    """Import one benchmark and make its cases.
-
-    Raises:
-        ConfigError: there is none of that name, or two different ones.
-        BenchmarkError: it cannot be imported, or does not return cases.
-    """
-    known = found()
-    if name not in known:
-        near = get_close_matches(name, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        names = ", ".join(known) or f"none is installed (entry-point group {GROUP})"
-        raise ConfigError(f"no benchmark is named {name!r}; there are: {names}{hint}")
-    where = known[name].value
-    others = {each.value for each in entry_points(group=GROUP) if each.name == name} - {where}
-    if others:
-        both = " and ".join(sorted({where, *others}))
-        raise ConfigError(f"benchmark {name!r} is offered twice, by {both}: uninstall one of them")
-    offered = f"benchmark {name!r} ({where})"
-    try:
-        made = known[name].load()
-        if callable(made):
-            made = made()
-    except (Exception, SystemExit) as error:
-        raise BenchmarkError(f"{offered} raised {said(error)}") from error
-    return _checked(offered, made)
-
-
-def _checked(offered: str, made: Any) -> Sequence[Benchmark]:
-    if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
-        raise BenchmarkError(
-            f"{offered} gave {'None' if made is None else type(made).__name__}; it has to be a "
-            "function that returns a list of cases"
-        )
-    try:
-        cases = list(made)
-        for case in cases:
-            _check(offered, case)
-    except (BenchmarkError, ConfigError):
-        raise
-    except (Exception, SystemExit) as error:  # a generator of cases, or a property of one
-        raise BenchmarkError(f"{offered} raised {said(error)}") from error
-    return cases
-
-
-def _check(offered: str, case: Any) -> None:
-    missing = [each for each in _FIELDS if not hasattr(case, each)]
-    if missing:
-        raise BenchmarkError(
-            f"{offered} returned an object of type {type(case).__name__} "
-            f"without {', '.join(missing)}; a case has {', '.join(_FIELDS)}"
-        )
-    try:
-        check_name("name", case.name)
-        check_impls(case.impls)
-        check_callable("make_inputs", case.make_inputs)
-        check_amounts(case.bytes_moved, case.flops, None, None)
-        if case.reference not in case.impls:
-            raise ConfigError(f"reference={case.reference!r:.80} is none of its impls")
-    except ConfigError as error:
-        raise BenchmarkError(f"{offered}, case {case.name!r:.80}: {error}") from None
+def values_of(name: str) -> set[str]:
+    """What each benchmark of that name refers to: two where two packages offer one."""
+    return {each.value for each in entry_points(group=GROUP) if each.name == name}
 
 
 def _by_name(each: EntryPoint) -> str:
