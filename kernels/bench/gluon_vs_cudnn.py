@@ -44,7 +44,6 @@ SHAPES = [
     (1, 32, 16384, 64),
 ]
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "fa2": SDPBackend.FLASH_ATTENTION}
-OURS = ("gluon", "triton")
 NAMES = ("gluon", "cudnn", "fa2", "triton")
 BESIDE_ROUNDS = 5
 """Of those that only stand beside: each is half as fast, and would take most of the time."""
@@ -135,19 +134,22 @@ def cells(shape: tuple[int, int, int, int], causal: bool, rounds: int) -> Iterat
         }
 
 
+def backend_of(name: str) -> contextlib.AbstractContextManager[Any]:
+    """In which torch's attention is the contestant's own."""
+    return sdpa_kernel(BACKENDS[name]) if name in BACKENDS else contextlib.nullcontext()
+
+
 def attention(name: str, qkv: list[Tensor], causal: bool) -> Tensor:
     """The output of one contestant."""
-    if name in OURS:
-        return flash_attention(*qkv, causal=True if causal else None, impl=name)
-    with sdpa_kernel(BACKENDS[name]):
-        return F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=causal)
+    with backend_of(name):
+        return forward_of(name, qkv, causal)()
 
 
 def forward_of(name: str, qkv: list[Tensor], causal: bool) -> Callable[[], Any]:
-    """A call for the clock: the choice of a backend is made outside of it."""
-    if name in OURS:
-        return lambda: flash_attention(*qkv, causal=True if causal else None, impl=name)
-    return lambda: F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=causal)
+    """A call for the clock: torch's backend is chosen outside of it."""
+    if name in BACKENDS:
+        return lambda: F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=causal)
+    return lambda: flash_attention(*qkv, causal=True if causal else None, impl=name)
 
 
 def in_turn(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
@@ -171,8 +173,7 @@ def repeats_of(name: str, call: Callable[[], Any]) -> int:
 def timed(name: str, call: Callable[[], Any], repeats: int) -> float:
     """Milliseconds a call, over a group of calls that start on an idle GPU."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    backend = sdpa_kernel(BACKENDS[name]) if name in BACKENDS else contextlib.nullcontext()
-    with backend:
+    with backend_of(name):
         torch.cuda.synchronize()
         start.record()
         for _ in range(repeats):

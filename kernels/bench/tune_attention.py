@@ -144,6 +144,41 @@ def whole_ops(dim: int, mask: str) -> Iterator[tuple[str, Run, Run]]:
         yield name, make, partial(torch.autograd.grad, out, leaves, grad_out, retain_graph=True)
 
 
+def operations(dim: int, mask: str) -> float:
+    """Of one matrix product of all heads, in units of 1e9."""
+    return 2 * BATCH * HEADS * LENGTH**2 * dim * (0.5 if mask == "causal" else 1.0) / 1e9
+
+
+def timed_tiles(
+    dim: int, mask: str, wrong: dict[Job, str | None], until: float
+) -> Iterator[dict[str, Any]]:
+    """A row for each candidate of ``wrong`` that is of this dim and mask; prints them all."""
+    here = runs((BATCH, HEADS, LENGTH), dim, mask)
+    for job, said in wrong.items():
+        kernel, _, _, tile = job
+        if job[1:3] != (dim, mask):
+            continue
+        name = f"{kernel:8} {dim:4} {mask:7} {tuple(tile)!s:20}"
+        if said or time.perf_counter() > until:
+            print(name, said or "no time left")
+            continue
+        ms = milliseconds(partial(here[kernel], tile), 0.05)
+        mark = " *" if tile == tile_for(kernel, 9, dim, torch.bfloat16, False) else ""
+        print(f"{name} {ms:8.3f} {operations(dim, mask) * PRODUCTS[kernel] / ms:6.0f}{mark}")
+        yield {"kernel": kernel, "dim": dim, "mask": mask, "tile": tile, "ms": ms}
+
+
+def timed_ops(dim: int, mask: str) -> Iterator[dict[str, Any]]:
+    """A row for each whole op, printed as well; a backward is 2.5 times its forward."""
+    for name, make, back in whole_ops(dim, mask):
+        ms = [milliseconds(make, 0.1), milliseconds(back, 0.1)]
+        nominal = 2 * operations(dim, mask)
+        rates = nominal / ms[0], 2.5 * nominal / ms[1]
+        print(f"{name:12} {dim} {mask:7} {ms[0]:7.3f} {ms[1]:7.3f} ms  "
+              f"{rates[0]:4.0f} / {rates[1]:4.0f} TFLOP/s", flush=True)  # fmt: skip
+        yield {"op": name, "dim": dim, "mask": mask, "ms": ms, "tflops": rates}
+
+
 def main() -> None:
     """Compile the candidates, time them, then the ops."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -167,39 +202,11 @@ def main() -> None:
     if jobs:
         with ProcessPoolExecutor(chosen.workers, get_context("spawn")) as pool:
             wrong = dict(zip(jobs, pool.map(compile_one, jobs), strict=True))
-    until = time.perf_counter() + chosen.seconds
     print(f"{torch.cuda.get_device_name()}, {BATCH}x{HEADS}x{LENGTH}, bf16")
-    products = 2 * BATCH * HEADS * LENGTH**2 / 1e9
-    rows: list[dict[str, Any]] = []
-    for dim in chosen.dims:
-        for mask in RIGHT:
-            half = 0.5 if mask == "causal" else 1.0
-            here = runs((BATCH, HEADS, LENGTH), dim, mask)
-            for job in jobs:
-                kernel, _, _, tile = job
-                if job[1:3] != (dim, mask):
-                    continue
-                if wrong[job]:
-                    print(f"{kernel:8} {dim:4} {mask:7} {tuple(tile)!s:20} {wrong[job]}")
-                    continue
-                if time.perf_counter() > until:
-                    print(f"{kernel:8} {dim:4} {mask:7} {tuple(tile)!s:20} no time left")
-                    continue
-                ms = milliseconds(partial(here[kernel], tile), 0.05)
-                rate = products * PRODUCTS[kernel] * dim * half / ms
-                default = tile == tile_for(kernel, 9, dim, torch.bfloat16, False)
-                mark = " *" if default else ""
-                print(f"{kernel:8} {dim:4} {mask:7} {tuple(tile)!s:20} {ms:8.3f} {rate:6.0f}{mark}")
-                rows.append({"kernel": kernel, "dim": dim, "mask": mask, "tile": tile, "ms": ms})
-    for dim in chosen.dims:
-        for mask in RIGHT:
-            nominal = products * 2 * dim * (0.5 if mask == "causal" else 1.0)
-            for name, make, back in whole_ops(dim, mask):
-                ms = [milliseconds(make, 0.1), milliseconds(back, 0.1)]
-                rates = nominal / ms[0], 2.5 * nominal / ms[1]
-                print(f"{name:12} {dim} {mask:7} {ms[0]:7.3f} {ms[1]:7.3f} ms  "
-                      f"{rates[0]:4.0f} / {rates[1]:4.0f} TFLOP/s", flush=True)  # fmt: skip
-                rows.append({"op": name, "dim": dim, "mask": mask, "ms": ms, "tflops": rates})
+    cells = [(dim, mask) for dim in chosen.dims for mask in RIGHT]
+    until = time.perf_counter() + chosen.seconds
+    rows = [row for cell in cells for row in timed_tiles(*cell, wrong, until)]
+    rows += [row for cell in cells for row in timed_ops(*cell)]
     if chosen.json:
         chosen.json.write_text(json.dumps(rows, indent=1) + "\n")
 

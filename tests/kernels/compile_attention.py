@@ -1,7 +1,7 @@
 """Compiles the Triton attention kernels for real GPUs, with none needed.
 
 Some with the tiles that a GPU gets, to be looked at; each dtype and each option in small ones.
-compile_attentions.py runs it, in a process of its own.
+compile_attention_for_gpus.py runs it, in a process of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compiles the Gluon attention kernels for Hopper, with no GPU needed, and says what came of each.
 
-compile_attentions.py runs it, in a process of its own.
+compile_attention_for_gpus.py runs it, in a process of its own.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ def compiled_for_gpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
 
 
 @pytest.fixture(scope="session")
-def compiled_attentions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What compile_attentions.py makes of attention."""
-    return printed_once("compile_attentions", tmp_path_factory)
+def compiled_attention(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What compile_attention_for_gpus.py makes of attention."""
+    return printed_once("compile_attention_for_gpus", tmp_path_factory)
 
 
 def printed_once(script: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:

@@ -13,13 +13,13 @@ SHARED_MEMORY = {80: 99 * 1024, 90: 227 * 1024}
 
 
 @pytest.fixture
-def compiled(compiled_attentions: dict[str, Any]) -> list[dict[str, Any]]:
-    assert len(compiled_attentions["triton"]) == 5
-    return compiled_attentions["triton"]
+def compiled(compiled_attention: dict[str, Any]) -> list[dict[str, Any]]:
+    assert len(compiled_attention["triton"]) == 5
+    return compiled_attention["triton"]
 
 
-def test_every_option_and_every_dtype_compiles(compiled_attentions: dict[str, Any]) -> None:
-    options = compiled_attentions["options"]
+def test_every_option_and_every_dtype_compiles(compiled_attention: dict[str, Any]) -> None:
+    options = compiled_attention["options"]
     assert len(options) == 8
     assert {name: said for name, said in options.items() if said is not None} == {}
 

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def compiled(compiled_attentions: dict[str, Any]) -> list[dict]:
-    return compiled_attentions["gluon"]
+def compiled(compiled_attention: dict[str, Any]) -> list[dict]:
+    return compiled_attention["gluon"]
 
 
 def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict]) -> None:

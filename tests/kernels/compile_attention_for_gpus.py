@@ -1,7 +1,7 @@
 """Compiles the attention kernels for real GPUs, with none needed; prints what came of it as JSON.
 
-``python compile_attentions.py``, a process for all of it: see compile_for_gpus.py. Triton holds the
-interpreter's lock while it compiles, hence two processes below.
+A process for all of it, see compile_for_gpus.py, and two below it: Triton holds the interpreter's
+lock while it compiles.
 """
 
 from __future__ import annotations
