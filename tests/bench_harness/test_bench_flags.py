@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from trainscope.bench.ceilings import roofline
+from trainscope.bench.comparing import compare
 from trainscope.bench.environment import parsed
 from trainscope.bench.flags import Seen, flags_of
 from trainscope.bench.model import GpuState, Roofline
+from trainscope.bench.model_parts import Flag
 from trainscope.bench.spread import spread
 
 HONEST = {
@@ -106,3 +109,15 @@ def test_the_state_of_a_gpu_names_what_slowed_it() -> None:
 
 def test_an_idle_or_application_clock_is_no_throttling() -> None:
     assert parsed(["345", "3201", "30", "70", "0x0000000000000003"]).throttled_by == ()
+
+
+def test_a_flag_of_the_copy_beside_is_told_too() -> None:
+    x = torch.ones(64)
+    result = compare(
+        {"double": lambda x: x * 2}, [x], reference="double", bytes_moved=512, trials=20
+    )
+    copy = result.copy_of_bytes
+    assert copy is not None
+    flag = Flag(code="cache-resident", text="its data stays in the cache")
+    told = result.model_copy(update={"copy_of_bytes": copy.model_copy(update={"flags": (flag,)})})
+    assert "copy: cache-resident: its data stays in the cache" in str(told)

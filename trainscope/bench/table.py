@@ -51,7 +51,7 @@ def _parts(result: Comparison | Measurement | Scaling) -> Iterator[RenderableTyp
         rows_and_copy = rows if copy is None else (*rows, copy)
         yield _times(rows_and_copy, _title(result))
         yield from _against(rows_and_copy)
-        yield from remarks(rows)
+        yield from remarks(rows_and_copy)
         yield from how(rows)
     yield Text(_where(result.environment), style="dim")
 
