@@ -96,11 +96,8 @@ def _record_with(name: str, op: Any, run: Op, forward: Op, backward: Op) -> Op:
     def with_autograd(*arguments: Any) -> Any:
         if forward_ad._current_level >= 0:
             _refuse_tangents(name, places, arguments)
-        if torch.is_grad_enabled():
-            for place in places:
-                each = arguments[place]
-                if each is not None and each.requires_grad:
-                    return recorded.apply(*arguments)
+        if _wants_gradient(places, arguments):
+            return recorded.apply(*arguments)
         return _below_autograd(op, run, places, arguments)
 
     _library.impl(name, with_autograd, "Autograd")
@@ -109,12 +106,7 @@ def _record_with(name: str, op: Any, run: Op, forward: Op, backward: Op) -> Op:
         """The op; where nobody could see the difference, without torch's dispatcher."""
         if _is_compiling() or not _nobody_watches() or not _all_plain(places, arguments):
             return op(*arguments)
-        if torch.is_grad_enabled():
-            for place in places:
-                each = arguments[place]
-                if each is not None and each.requires_grad:
-                    return recorded.apply(*arguments)
-        return run(*arguments)
+        return recorded.apply(*arguments) if _wants_gradient(places, arguments) else run(*arguments)
 
     return call
 
@@ -124,6 +116,15 @@ def _tensor_places(op: Any) -> tuple[int, ...]:
     return tuple(
         place for place, each in enumerate(op._schema.arguments) if "Tensor" in str(each.type)
     )
+
+
+def _wants_gradient(places: tuple[int, ...], arguments: tuple[Any, ...]) -> bool:
+    if torch.is_grad_enabled():
+        for place in places:
+            each = arguments[place]
+            if each is not None and each.requires_grad:
+                return True
+    return False
 
 
 def _below_autograd(op: Op, run: Op, places: tuple[int, ...], arguments: tuple[Any, ...]) -> Any:
