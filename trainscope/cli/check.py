@@ -81,6 +81,6 @@ def _hold(run_dir: Path, baseline: Path, format: TextFormat) -> bool:
             "read it, and commit it"
         )
     trace = api.load(run_dir)
-    judgement = judge(trace, api.analyze(trace), known)
+    judgement = judge(trace, known)
     typer.echo(json.render(judgement) if format is TextFormat.json else render(judgement), nl=False)
     return judgement.passed

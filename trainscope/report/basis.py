@@ -44,6 +44,8 @@ def basis_of(trace: Trace, step_ms: float | None = None) -> Basis:
 
 
 def _record(trace: Trace) -> LiveRecord:
+    if not trace.noted_waits:
+        return LiveRecord()  # a run has millions of steps, and nothing to tie to them
     ranges = trace.ranges
     steps = np.flatnonzero((ranges.depth == 0) & (ranges.step >= 0))
     starts = zip(ranges.step[steps].tolist(), ranges.start_ns[steps].tolist(), strict=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from made_runs import ITEM, MS, site, step_rows, trace
+from made_windows import Made
 
 from trainscope.errors import ConfigError
 from trainscope.report.build import build
@@ -24,7 +25,7 @@ def made(*syncs: SyncSite, steps: int = 480) -> Trace:
 
 
 def held(run: Trace, baseline: Baseline) -> Judgement:
-    return judge(run, build(run), baseline)
+    return judge(run, baseline)
 
 
 def test_a_run_passes_the_baseline_written_from_it() -> None:
@@ -137,6 +138,21 @@ def test_budgets(budget: str, value: float, words: str) -> None:
     if budget != "gpu_idle_ms_per_step":
         kept = over.model_copy(update={"budgets": Budgets(**{budget: value * 3})})
         assert held(run, kept).passed
+
+
+def test_the_gpus_idle_time_is_the_reports() -> None:
+    captured = Made()
+    for step in range(3):
+        at = step * 10_000_000
+        captured.range(f"step {step}", at, at + 9_000_000)
+        captured.launch(at + 1_000_000, at + 2_000_000, at + 5_000_000)
+    run = replace(made(ITEM), windows=(captured.window(),))
+    idle = build(run).idle
+    assert idle is not None
+    assert idle.per_step_ms > 1
+    over = updated(run, None).model_copy(update={"budgets": Budgets(gpu_idle_ms_per_step=1)})
+    (breach,) = held(run, over).breaches
+    assert breach.words == f"{idle.per_step_ms:.4g}, at most 1 allowed"
 
 
 def test_a_dry_run_cannot_tell_times() -> None:

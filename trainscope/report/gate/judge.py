@@ -11,7 +11,6 @@ from trainscope.errors import ConfigError
 from trainscope.report.gate.baseline import Baseline, KnownSync
 from trainscope.report.gate.judgement import Breach, Judgement
 from trainscope.report.gate.over_budget import over_budget
-from trainscope.report.model import Report
 from trainscope.trace.trace import Trace
 
 __all__ = ["judge", "updated"]
@@ -25,8 +24,8 @@ MORE_OFTEN = 1.5
 """A known sync may wait this much more often, and once more: not every run ends at one place."""
 
 
-def judge(trace: Trace, report: Report, baseline: Baseline) -> Judgement:
-    """Hold a run, whose report is ``report``, against a baseline.
+def judge(trace: Trace, baseline: Baseline) -> Judgement:
+    """Hold a run against a baseline.
 
     Raises ConfigError where the run cannot tell: no recording, a detector that did not look, or no
     step where the baseline's run had some.
@@ -45,7 +44,7 @@ def judge(trace: Trace, report: Report, baseline: Baseline) -> Judgement:
             breaches.append(_breach("new sync", sync, _how_often(sync)))
         else:
             breaches.extend(_worse(sync, baseline.syncs[place], baseline.steps))
-    breaches.extend(over_budget(trace, report, syncs, baseline))
+    breaches.extend(over_budget(trace, syncs, baseline))
     return Judgement(
         passed=not breaches,
         breaches=breaches,
@@ -124,13 +123,16 @@ def _worse(sync: KeyedSync, known: KnownSync, steps: int) -> Iterator[Breach]:
         return
     if sync.per_step is None or known.per_step is None or not steps:
         return
-    like = max(steps, sync.steps) < LIKE_LENGTH * min(steps, sync.steps)
-    if not like and sync.per_step < OFTEN_PER_STEP:
+    if not _alike(steps, sync.steps) and sync.per_step < OFTEN_PER_STEP:
         return
     # one wait more than so many, rounded up, is allowed; an absurd rate may overflow to infinity
     if sync.count - 2 >= MORE_OFTEN * known.per_step * sync.steps:
         words = f"{sync.per_step:.3g} a step, {known.per_step:.3g} in the baseline"
         yield _breach("more often", sync, words)
+
+
+def _alike(steps: int, others: int) -> bool:
+    return max(steps, others) < LIKE_LENGTH * min(steps, others)
 
 
 def _breach(what: str, sync: KeyedSync, words: str) -> Breach:
@@ -157,11 +159,9 @@ def _how_often(sync: KeyedSync) -> str:
 
 def _notes(trace: Trace, baseline: Baseline, steps: int) -> Iterator[str]:
     if trace.info.dry_run != baseline.dry_run:
-        one, other = (
-            ("a dry run", "a run on a GPU")
-            if baseline.dry_run
-            else (*("a run on a GPU", "a dry run"),)
-        )
+        one, other = "a run on a GPU", "a dry run"
+        if baseline.dry_run:
+            one, other = other, one
         yield f"the baseline comes from {one} and this is {other}: they see other kinds of waits"
     if not steps:
         yield "this run has no steps: all its syncs but those of evaluation were looked at"
@@ -169,11 +169,7 @@ def _notes(trace: Trace, baseline: Baseline, steps: int) -> Iterator[str]:
         state = rank.detector
         for stretch in state.disarmed if state is not None else ():
             yield f"rank {rank.rank} was not watched everywhere: {stretch}"
-    if (
-        steps
-        and baseline.steps
-        and not (max(steps, baseline.steps) < LIKE_LENGTH * min(steps, baseline.steps))
-    ):
+    if steps and baseline.steps and not _alike(steps, baseline.steps):
         yield (
             f"the baseline's run had {baseline.steps} steps, this one {steps}: of syncs that not "
             "every other step has, it cannot be told whether they come more often"
