@@ -20,10 +20,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from outcome import write_result
 
 from trainscope.analysis.replay.build import build_program
-from trainscope.analysis.replay.calibrate import calibrate, quantile
+from trainscope.analysis.replay.calibrate import calibrate
 from trainscope.analysis.replay.machine import run_once
 from trainscope.analysis.replay.what_if import Removal, WhatIf, what_if
 from trainscope.analysis.window_steps import find_steps
@@ -81,8 +82,8 @@ def freed_step(file: Path, without_ms: float) -> dict[str, object]:
     return {
         "recorded_ms": program.recorded_ns / program.steps / 1e6,
         "drift": run_once(program) / program.recorded_ns - 1.0,
-        "replayed_ms": quantile(step_ms, 0.5),
-        "band_ms": [quantile(step_ms, 0.1), quantile(step_ms, 0.9)],
+        "replayed_ms": float(np.median(step_ms)),
+        "band_ms": np.quantile(step_ms, (0.1, 0.9)).tolist(),
         "measured_ms": without_ms,
     }
 
