@@ -1,7 +1,9 @@
 """Training loops with planted syncs, for asking what really happens when a sync is taken out.
 
 Each loop is a function of ``keep``, the names of the syncs it keeps, and returns its step. A line
-that syncs ends in ``# SITE name``; without the name in ``keep`` the loop does not wait there. What
+that syncs ends in ``# SITE name``; without the name in ``keep`` the loop does not wait there, but
+does all else: the value is worked out and not read, a copy goes through pinned memory, a size is
+known, a metric is of the step before. So the gain is the wait's alone, as the replay means it. What
 a program needs to be right (GradScaler's look at infinity, an action for an environment) is marked
 ``# NEEDED name`` and always stays.
 """
@@ -209,7 +211,8 @@ def prefetching(keep: Keep) -> Step:
         batch.record_stream(torch.cuda.current_stream())
         fetch()
         loss = model(batch).square().mean()
-        if "check" in keep and torch.isnan(loss):  # SITE check
+        broken = torch.isnan(loss)
+        if "check" in keep and broken:  # SITE check
             raise ArithmeticError
         words(900)
         loss.backward()
@@ -285,11 +288,14 @@ def labels_and_predictions(keep: Keep) -> Step:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     x = torch.randn(4096, 1024, device=DEVICE)
     labels = [i % 1000 for i in range(4096)]
-    fixed = torch.tensor(labels, device=DEVICE)
+    landing = torch.zeros(4096, dtype=torch.int64).pin_memory()
     seen = np.zeros(1000, dtype=np.int64)
 
     def step() -> None:
-        y = torch.tensor(labels, device=DEVICE) if "labels" in keep else fixed  # SITE labels
+        if "labels" in keep:
+            y = torch.tensor(labels, device=DEVICE)  # SITE labels
+        else:
+            y = torch.tensor(labels, pin_memory=True).to(DEVICE, non_blocking=True)
         logits = model(x)
         loss = F.cross_entropy(logits, y)
         loss.backward()
@@ -298,7 +304,10 @@ def labels_and_predictions(keep: Keep) -> Step:
         best = logits.argmax(-1)
         if "predictions" in keep:
             found = best.cpu()  # SITE predictions
-            seen[:] = np.bincount(found.numpy(), minlength=1000)
+        else:
+            found = landing.clamp(0, 999)  # those of a step before
+            landing.copy_(best, non_blocking=True)
+        seen[:] = np.bincount(found.numpy(), minlength=1000)
 
     return step
 
@@ -354,14 +363,17 @@ def conv_three(keep: Keep) -> Step:
 
     def step() -> None:
         logits = model(x)
+        peak = logits.detach().max()
         if "peak" in keep:
-            float(logits.detach().max())  # SITE peak
+            float(peak)  # SITE peak
         loss = F.cross_entropy(logits, y)
-        if "finite" in keep and not torch.isfinite(loss):  # SITE finite
+        finite = torch.isfinite(loss)
+        if "finite" in keep and not finite:  # SITE finite
             raise ArithmeticError
         loss.backward()
+        largest = model[0].weight.grad.abs().max()
         if "gradient" in keep:
-            model[0].weight.grad.abs().max().item()  # SITE gradient
+            largest.item()  # SITE gradient
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -385,8 +397,9 @@ def sampling(keep: Keep) -> Step:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        entropy = (-(chances * chances.log()).sum(-1)).mean()
         if "entropy" in keep:
-            (-(chances * chances.log()).sum(-1)).mean().item()  # SITE entropy
+            entropy.item()  # SITE entropy
 
     return step
 
@@ -416,7 +429,7 @@ def padded_batch(keep: Keep) -> Step:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
     x = torch.randn(4096, 1024, device=DEVICE)
     mask = torch.arange(4096, device=DEVICE) % 4 != 0
-    rows = mask.nonzero().squeeze(1)
+    kept = 3072
 
     def step() -> None:
         words(500)
@@ -424,7 +437,7 @@ def padded_batch(keep: Keep) -> Step:
         if "mask" in keep:
             chosen = out[mask]  # SITE mask
         else:
-            chosen = out.index_select(0, rows)
+            chosen = out[torch.nonzero_static(mask, size=kept).squeeze(1)]
         loss = chosen.square().mean()
         loss.backward()
         optimizer.step()

@@ -4,9 +4,9 @@
 
 For each loop: the step time with all its syncs, with none, and with each one taken out alone, no
 profiler on, the variants in turn in changing order; then a trace of four steps with all syncs, with
-and without Python stacks. Writes ``NAME_sync.json.gz``, ``NAME_sync_stack.json.gz`` and
-``truth.json``. Needs a GPU. Under torchrun the loops of ``replay_loops_ddp`` run, each process on
-a GPU of its own, and rank 0 writes:
+and without Python stacks, and one of the loop with none. Writes ``NAME_sync.json.gz``,
+``NAME_sync_stack.json.gz``, ``NAME_free.json.gz`` and ``truth.json``. Needs a GPU. Under torchrun
+the loops of ``replay_loops_ddp`` run, each process on a GPU of its own, and rank 0 writes:
 
     torchrun --nproc-per-node 2 tests/bench/replay_record.py OUT
 """
@@ -22,6 +22,7 @@ import statistics
 import sys
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -51,7 +52,7 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "p10": cuts[0], "p90": cuts[-1]}
 
 
-def measure(name: str, blocks: int, seconds: float) -> dict[str, object]:
+def measure(name: str, blocks: int, seconds: float) -> dict[str, Any]:
     """Step times of every variant, and the ratio of the bare loop's to each, block by block."""
     make, sites = {**LOOPS, **DDP_LOOPS}[name]
     everything = frozenset(sites)
@@ -94,17 +95,17 @@ def same_everywhere(number: int) -> int:
     return int(shared)
 
 
-def record(name: str, folder: Path, stacks: bool) -> None:
-    """A trace of ``ACTIVE`` steps with all syncs kept."""
+def record(name: str, folder: Path, what: str) -> None:
+    """A trace of ``ACTIVE`` steps: ``sync``, ``sync_stack`` with Python stacks, or ``free``."""
     make, sites = {**LOOPS, **DDP_LOOPS}[name]
     torch.manual_seed(0)
-    step = make(frozenset(sites))
+    step = make(frozenset[str]() if what == "free" else frozenset(sites))
     for _ in range(12):
         step()
     plain = folder / f"{name}-{os.getpid()}.json"
     with torch.profiler.profile(
         schedule=torch.profiler.schedule(wait=1, warmup=3, active=ACTIVE),
-        with_stack=stacks,
+        with_stack=what == "sync_stack",
         record_shapes=True,
         experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True),
         on_trace_ready=lambda found: found.export_chrome_trace(str(plain)),
@@ -115,7 +116,7 @@ def record(name: str, folder: Path, stacks: bool) -> None:
     if dist.is_initialized() and dist.get_rank():
         plain.unlink()
         return
-    target = folder / f"{name}_sync{'_stack' if stacks else ''}.json.gz"
+    target = folder / f"{name}_{what}.json.gz"
     with gzip.open(target, "wb", compresslevel=6) as packed:
         packed.write(plain.read_bytes())
     plain.unlink()
@@ -137,8 +138,8 @@ def main() -> None:
     for name in options.only:
         try:
             truth[name] = found = measure(name, options.blocks, options.seconds)
-            for stacks in (False, True):
-                record(name, options.out, stacks)
+            for what in ("sync", "sync_stack", "free"):
+                record(name, options.out, what)
         except Exception as error:  # one loop that a torch cannot run must not cost the others
             failed.append(f"{name}: {type(error).__name__}: {error}")
             print(failed[-1], flush=True)
