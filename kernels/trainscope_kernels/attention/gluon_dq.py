@@ -56,21 +56,23 @@ def add_to_workspace(values, workspace, ROWS: gl.constexpr, COLUMNS: gl.constexp
     )
 
 
-@gluon.jit(do_not_specialize=["row_blocks", "heads"])
+@gluon.jit(do_not_specialize=["length", "row_blocks", "heads"])
 def attention_dq(
     workspace,
     dq,
     dq_strides,
+    length,
     row_blocks,
     heads,
     scale,
     ROWS: gl.constexpr,
     DIM: gl.constexpr,
+    RAGGED: gl.constexpr,
 ):
     """One program: ROWS queries and half of their columns, from the workspace into dQ.
 
     workspace: (batch * heads, row_blocks, 2, ROWS * DIM / 2) float32. dq: (batch, heads, length,
-    DIM) with these strides, a whole number of blocks long.
+    DIM) with these strides. RAGGED: the last block is not all inside.
     """
     HALF: gl.constexpr = DIM // 2
     summed: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 16])
@@ -92,7 +94,11 @@ def attention_dq(
         pack=4,
     )
     values = gl.convert_layout((sums * scale).to(dq.dtype.element_ty), stored)
-    rows = (row + gl.arange(0, ROWS, gl.SliceLayout(1, stored))).to(gl.int64)
+    rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, stored))
+    far = rows.to(gl.int64)[:, None]
     columns = half * HALF + gl.arange(0, HALF, gl.SliceLayout(0, stored))
     dq += batch * dq_strides[0] + head * dq_strides[1]
-    gl.store(dq + rows[:, None] * dq_strides[2] + columns[None, :], values)
+    if RAGGED:
+        gl.store(dq + far * dq_strides[2] + columns[None, :], values, rows[:, None] < length)
+    else:
+        gl.store(dq + far * dq_strides[2] + columns[None, :], values)

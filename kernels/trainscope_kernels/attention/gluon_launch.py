@@ -110,7 +110,7 @@ def backward(
     lse: torch.Tensor,
     grads: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
 ) -> None:
-    """Fill ``grads``, those of q, k and v: (batch, heads, length, dim), length a multiple of 128.
+    """Fill ``grads``, those of q, k and v, in their shapes.
 
     Empty ones are left so, and cost as much: one kernel makes all three. Takes 4 bytes an element
     of q for dQ's workspace, and 8 a row.
@@ -121,24 +121,26 @@ def backward(
             return backward(call, grad_out, grad_lse, out, lse, grads)
     q, k, v = call[:3]
     scale, causal = call.scale, call.right == 0
-    batch, heads, length, dim = q.shape
-    instances = batch * heads
-    row_blocks = length // ROWS
-    key_blocks = length // KEYS
-    assert length % KEYS == 0
-    assert k.shape == q.shape
+    batch, heads, queries, dim = q.shape
+    _, key_heads, keys, _ = k.shape
+    group = heads // key_heads
+    shift = keys - queries if causal and call.from_end else 0
+    row_blocks = -(-queries // ROWS)
+    key_blocks = -(-keys // KEYS)
+    ragged_rows = queries % ROWS != 0
     dq, dk, dv = (
         grad if grad.numel() else x.new_empty(x.shape)
         for grad, x in zip(grads, (q, k, v), strict=True)
     )
     q, k, v = _readable(q), _readable(k), _readable(v)
     out, grad_out = _readable(out), _readable(grad_out)
-    terms = torch.empty((instances, 2, length), device=q.device, dtype=torch.float32)
-    workspace = torch.zeros((instances, length, dim), device=q.device, dtype=torch.float32)
+    padded = (batch * heads, row_blocks * ROWS)
+    terms = torch.empty((*padded, 2), device=q.device, dtype=torch.float32)
+    workspace = torch.zeros((*padded, dim), device=q.device, dtype=torch.float32)
     _start(
         attention_row_terms,
-        instances * row_blocks,
-        (device, q.dtype, dim, out.stride(), grad_out.stride(), grad_lse is None),
+        batch * heads * row_blocks,
+        (device, q.dtype, dim, ragged_rows, out.stride(), grad_out.stride(), grad_lse is None),
         (
             out,
             grad_out,
@@ -147,23 +149,29 @@ def backward(
             terms,
             out.stride()[:3],
             grad_out.stride()[:3],
+            queries,
             row_blocks,
             heads,
             1.0 / scale,
         ),
         ROWS=ROWS,
         DIM=dim,
+        RAGGED=ragged_rows,
         HAS_GRAD_LSE=grad_lse is not None,
     )
-    # a head's Q and dO are read, and its workspace is added to, by all its key blocks
+    # the Q and dO of a key head's queries are read, and their workspace is added to, by all its
+    # key blocks
     together = 1
-    while together * 2 <= heads_together(length * dim * 8) and instances % (together * 2) == 0:
+    instances, most = batch * key_heads, heads_together(group * queries * dim * 8)
+    while together * 2 <= most and instances % (together * 2) == 0:
         together *= 2
+    # queries see keys up to the last one's own: where those all exist the mask hides the rest
+    ragged_keys = keys % KEYS != 0 and not (causal and queries + shift <= keys)
     k_in_registers, v_in_registers = BACKWARD[dim, causal]
     _start(
         attention_backward,
         instances * key_blocks,
-        (device, q.dtype, dim, causal),
+        (device, q.dtype, dim, causal, ragged_keys, group > 1),
         (
             _map(q, ROWS),
             _map(k, KEYS),
@@ -173,13 +181,19 @@ def backward(
             _map(dv, KEYS // 2),
             terms,
             workspace,
+            keys,
+            row_blocks,
             key_blocks,
-            heads,
+            key_heads,
+            group,
+            shift,
             together,
             float(scale),
             scale * LOG2E,
         ),
         CAUSAL=causal,
+        RAGGED=ragged_keys,
+        GROUPED=group > 1,
         ROWS=ROWS,
         KEYS=KEYS,
         DIM=dim,
@@ -189,11 +203,12 @@ def backward(
     )
     _start(
         attention_dq,
-        instances * row_blocks * 2,
-        (device, q.dtype, dim, dq.stride()),
-        (workspace, dq, dq.stride()[:3], row_blocks, heads, float(scale)),
+        batch * heads * row_blocks * 2,
+        (device, q.dtype, dim, ragged_rows, dq.stride()),
+        (workspace, dq, dq.stride()[:3], queries, row_blocks, heads, float(scale)),
         ROWS=ROWS,
         DIM=dim,
+        RAGGED=ragged_rows,
     )
 
 

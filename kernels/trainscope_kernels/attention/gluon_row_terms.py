@@ -14,7 +14,7 @@ __all__ = ["attention_row_terms"]
 
 
 @gluon.jit(
-    do_not_specialize=["row_blocks", "heads"],
+    do_not_specialize=["length", "row_blocks", "heads"],
     do_not_specialize_on_alignment=["lse", "grad_lse"],
 )
 def attention_row_terms(
@@ -25,19 +25,23 @@ def attention_row_terms(
     terms,
     out_strides,
     grad_strides,
+    length,
     row_blocks,
     heads,
     per_scale,
     ROWS: gl.constexpr,
     DIM: gl.constexpr,
+    RAGGED: gl.constexpr,
     HAS_GRAD_LSE: gl.constexpr,
 ):
     """One program: ROWS queries; moves 4 * DIM bytes of each, so memory is its bound.
 
-    terms: (batch * heads, 2, length) float32, filled with -lse / scale and with -delta, where
-    delta is the sum of out * grad_out over the head, less the LSE's own gradient. As the start
-    of S = Q K^T the first makes exp2(S * scale * log2(e)) the probability itself; as the start of
-    dP = dO V^T the second makes dS = P * dP. Neither costs a register or an instruction more.
+    terms: (batch * heads, 2, row_blocks * ROWS) float32, filled with -lse / scale and with -delta,
+    where delta is the sum of out * grad_out over the head, less the LSE's own gradient. As the
+    start of S = Q K^T the first makes exp2(S * scale * log2(e)) the probability itself; as the
+    start of dP = dO V^T the second makes dS = P * dP. Neither costs a register or an instruction
+    more. A row that sees no key, and one past the last of ``length``, gets -inf and 0: its P, and
+    so its part in every gradient, is 0, whatever its scores are. RAGGED: there are such past rows.
     """
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // DIM, DIM // 8], [4, 1], [1, 0])
     program = gl.program_id(0)
@@ -45,19 +49,31 @@ def attention_row_terms(
     row = (program - instance * row_blocks) * ROWS
     batch = (instance // heads).to(gl.int64)
     head = (instance % heads).to(gl.int64)
-    length = row_blocks * ROWS
+    padded = row_blocks * ROWS
     rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, layout))
     far = rows.to(gl.int64)[:, None]
     columns = gl.arange(0, DIM, gl.SliceLayout(0, layout))[None, :]
     out += batch * out_strides[0] + head * out_strides[1]
     grad_out += batch * grad_strides[0] + head * grad_strides[1]
-    out_tile = gl.load(out + far * out_strides[2] + columns)
-    grad_tile = gl.load(grad_out + far * grad_strides[2] + columns)
+    lse += instance.to(gl.int64) * length
+    grad_lse += instance.to(gl.int64) * length
+    if RAGGED:
+        within = rows < length
+        out_tile = gl.load(out + far * out_strides[2] + columns, within[:, None], 0.0)
+        grad_tile = gl.load(grad_out + far * grad_strides[2] + columns, within[:, None], 0.0)
+        row_lse = gl.load(lse + rows, within, float("-inf"))
+    else:
+        out_tile = gl.load(out + far * out_strides[2] + columns)
+        grad_tile = gl.load(grad_out + far * grad_strides[2] + columns)
+        row_lse = gl.load(lse + rows)
     delta = gl.sum(out_tile.to(gl.float32) * grad_tile.to(gl.float32), 1)
-    of_head = instance.to(gl.int64) * length
     if HAS_GRAD_LSE:
         # d lse / d score is the probability itself, so its gradient joins delta
-        delta -= gl.load(grad_lse + of_head + rows)
-    terms += of_head * 2
-    gl.store(terms + rows, -gl.load(lse + of_head + rows) * per_scale)
-    gl.store(terms + length + rows, -delta)
+        if RAGGED:
+            delta -= gl.load(grad_lse + rows, within, 0.0)
+        else:
+            delta -= gl.load(grad_lse + rows)
+    unseen = row_lse == float("-inf")
+    terms += instance.to(gl.int64) * (2 * padded)
+    gl.store(terms + rows, gl.where(unseen, row_lse, -row_lse * per_scale))
+    gl.store(terms + padded + rows, gl.where(unseen, 0.0, -delta))
