@@ -71,6 +71,35 @@ def test_a_line_in_a_loop_is_one_site_and_different_spots_are_several() -> None:
     ]
 
 
+def test_two_spots_after_the_same_operator_are_told_by_the_one_before_it() -> None:
+    made = Made()
+    for begin in (0, 1000):
+        made.range(f"ProfilerStep#{begin // 1000}", begin, begin + 999)
+        for at, name in ((10, "aten::detach"), (300, "aten::abs"), (600, "aten::sum")):
+            made.op(name, begin + at, begin + at + 5).op(
+                "aten::max", begin + at + 10, begin + at + 15
+            )
+            item(made, begin + at + 20, begin + at + 50)
+    sites = by_site(found(made.window()))
+    assert [(site.ordinal, site.alike, site.per_step) for site in sites] == [
+        (1, 3, 1.0),
+        (2, 3, 1.0),
+        (3, 3, 1.0),
+    ]
+
+
+def test_a_loop_whose_first_turn_comes_after_something_else_is_one_site() -> None:
+    made = Made()
+    for begin in (0, 1000):
+        made.range(f"ProfilerStep#{begin // 1000}", begin, begin + 999)
+        made.op("aten::sum", begin + 10, begin + 15)
+        for at in (20, 120, 220):
+            made.op("aten::norm", begin + at, begin + at + 5)
+            item(made, begin + at + 10, begin + at + 50)
+    (site,) = by_site(found(made.window()))
+    assert (site.alike, site.per_step) == (1, 3.0)
+
+
 def test_a_wait_in_backward_has_the_loops_range_and_says_its_thread() -> None:
     made = Made().range("ProfilerStep#0", 0, 1000).range("backward", 100, 900).launch(10, 20, 600)
     made.op("autograd::engine::evaluate_function: IndexBackward0", 150, 700, 1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from trainscope.analysis.names import name_of
 from trainscope.analysis.nesting import Around, depths
+from trainscope.analysis.operators_before import operators_before
 from trainscope.analysis.thread_roles import AUTOGRAD, loop_thread, thread_roles
 from trainscope.analysis.user_frames import Frame, is_users, read_frame
 from trainscope.analysis.wait_kinds import called_function, kind_of_wait
@@ -42,6 +43,8 @@ class _Surroundings:
     """Those inside the step."""
     operators: tuple[str, ...]
     before: str
+    earlier: str | None
+    """The operator before that one; None where another wait or the step's begin comes first."""
     call: str
     wait_call: int
     copy_kind: int
@@ -55,13 +58,19 @@ def places_of_waits(
 ) -> list[WindowSite]:
     """The site of each wait in ``rows``; waits that nothing recorded tells apart share one.
 
-    Waits with the same function, ranges and operators around them are told apart by the operator
-    before, where no operators are recorded by the range before: a line in a loop has the same one
-    each time.
+    Waits with the same function, ranges and operators around them are told apart by the two
+    operators before, where no operators are recorded by the range before: a line in a loop has the
+    same ones each time.
     """
     known: dict[_Surroundings, WindowSite] = {}
+    last: dict[_Surroundings, tuple[int, str | None]] = {}
     found = []
-    for around in _surroundings(window, steps, waits, rows, step):
+    surroundings = _surroundings(window, steps, waits, rows, step)
+    for around, of_step in zip(surroundings, step[rows].tolist(), strict=True):
+        alike = replace(around, earlier=None)
+        if around.earlier is None and alike in last and last[alike][0] == of_step:
+            around = replace(around, earlier=last[alike][1])  # a loop's next turn
+        last[alike] = of_step, around.earlier
         site = known.get(around)
         if site is None:
             site = known[around] = _site(around)
@@ -79,7 +88,7 @@ def _surroundings(
     in_ops, in_ranges = Around(window.ops), Around(window.ranges)
     in_frames = Around(window.frames)
     since_ns = np.where(step[rows] >= 0, _at(steps.start_ns, step[rows]), -_FOREVER_NS)
-    before = _before(window, waits.thread[rows], waits.start_ns[rows], since_ns)
+    before, earlier = operators_before(window, in_ops, waits, rows, since_ns)
     step_rows = set() if steps.rows is None else set(steps.rows.tolist())
     running = _running_at_start(window)
     ended = None if len(window.ops) else _Ended(window, step_rows)
@@ -93,7 +102,7 @@ def _surroundings(
         for i, row in enumerate(some):
             frame, frame_row, functions = _user_frame(window, frame_rows[i])
             op = int(waits.copy_op[row])
-            after = _after(window, int(before[first + i]))
+            after = before[first + i] or ""
             if ended is not None:
                 after = ended.last(caller[i], start_ns[i], since_ns[first + i], range_rows[i])
             yield _Surroundings(
@@ -105,6 +114,7 @@ def _surroundings(
                     name_of(window, window.ops.name_id[r]) for r in op_rows[i] if r >= 0
                 ),
                 before=after,
+                earlier=earlier[first + i],
                 call=call_name(name_of(window, window.calls.name_id[waits.call[row]])),
                 wait_call=int(waits.wait_call[row]),
                 copy_kind=int(window.gpu.copy_kind[op]) if op >= 0 else -1,
@@ -133,29 +143,6 @@ def _ranges(window: Window, rows: Column, step_rows: set[int]) -> tuple[str, ...
     steps = [place for place, row in enumerate(kept) if row in step_rows]
     kept = kept[steps[-1] + 1 :] if steps else kept
     return tuple(name_of(window, window.ranges.name_id[row]) for row in kept[:_SHOWN_RANGES])
-
-
-def _before(window: Window, thread: Column, start_ns: Column, since_ns: Column) -> Column:
-    """Row of the last outermost operator between two moments on the thread of each; -1 for none."""
-    ops = window.ops
-    found = np.full(len(thread), -1, dtype=np.int64)
-    outer = np.flatnonzero(depths(ops) == 0)
-    for which in np.unique(thread):
-        mine = outer[ops.thread[outer] == which]
-        asked = np.flatnonzero(thread == which)
-        if len(mine):
-            place = np.searchsorted(ops.end_ns[mine], start_ns[asked], side="right") - 1
-            last = mine[np.maximum(place, 0)]
-            inside = (place >= 0) & (ops.start_ns[last] >= since_ns[asked])
-            found[asked] = np.where(inside, last, -1)
-    return found
-
-
-def _after(window: Window, op: int) -> str:
-    if op < 0:
-        return ""
-    operator = name_of(window, window.ops.name_id[op])
-    return operator.removeprefix("autograd::engine::evaluate_function: ")
 
 
 class _Ended:
@@ -219,6 +206,7 @@ def _site(around: _Surroundings) -> WindowSite:
         ranges=around.ranges,
         operator=shown[0] if shown else around.call,
         after=around.before,
+        earlier=around.earlier or "",
         thread=around.role,
         ordinal=1,
         alike=1,
@@ -227,13 +215,13 @@ def _site(around: _Surroundings) -> WindowSite:
 
 
 def _numbered(sites: Sequence[WindowSite]) -> list[WindowSite]:
-    """The sites with their place among those that are alike but for the operator before."""
+    """The sites with their place among those that are alike but for the operators before."""
     order = list(dict.fromkeys(sites))
-    alike = Counter(replace(site, after="") for site in order)
+    alike = Counter(replace(site, after="", earlier="") for site in order)
     seen: Counter[WindowSite] = Counter()
     numbered = {}
     for site in order:
-        plain = replace(site, after="")
+        plain = replace(site, after="", earlier="")
         seen[plain] += 1
         numbered[site] = replace(site, ordinal=seen[plain], alike=alike[plain])
     return [numbered[site] for site in sites]

@@ -34,7 +34,7 @@ class WindowSite:
     thread: str
     """``main`` (the loop's), ``autograd``, or the name of a helper thread."""
     ordinal: int
-    """1 for the first site in a step of those that are alike but for ``after``."""
+    """1 for the first site in a step of those alike but for ``after`` and ``earlier``."""
     alike: int
     """How many of them there are."""
     in_steps: bool
@@ -42,6 +42,8 @@ class WindowSite:
     """Mean number of waits a step; None without steps."""
     per_seen_step: float | None = None
     """The same over the steps that have any."""
+    earlier: str = ""
+    """The outermost operator before ``after``, where no other wait lies between."""
     live: SyncSite | None = None
     """The live detector's site that it is, where only that one can be meant."""
 
