@@ -4,9 +4,10 @@
 
 FOLDER holds ``NAME_sync.json.gz`` (or ``NAME_sync_stack.json.gz``) and ``truth.json``, as
 ``replay_record.py`` writes them: step times with no profiler on, with all syncs, with none, and
-with each alone taken out. Beside the replay stands what the blocked time alone would promise. Where
-there is a ``NAME_free.json.gz``, a trace of the loop really freed, its replay is told too: that
-checks the way from a profiled step to an unprofiled one apart from the removal. No GPU is needed.
+with each alone taken out. What the loop marks as needed stays. Beside the replay stands what
+the blocked time alone would promise. Where there is a ``NAME_free.json.gz``, a trace of the loop
+really freed, its replay is told too: that checks the way from a profiled step to an unprofiled one
+apart from the removal. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from trainscope.analysis.replay.build import build_program
 from trainscope.analysis.replay.calibrate import calibrate
 from trainscope.analysis.replay.machine import run_once
 from trainscope.analysis.replay.what_if import Removal, WhatIf, what_if
+from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import find_syncs
 from trainscope.trace.torch_trace import read_torch_trace
 
 ALL = "all"
+MARK = re.compile(r"# (SITE|NEEDED) (\w+)")
 
 
 def truths(file: Path) -> Iterator[tuple[str, float, dict[str, dict[str, float]]]]:
@@ -60,6 +63,23 @@ def beyond(predicted: float, truth: dict[str, float]) -> float:
     if predicted < truth["p10"]:
         return predicted / truth["p10"] - 1
     return max(predicted / truth["p90"] - 1, 0.0)
+
+
+def marks() -> dict[str, list[tuple[str, str]]]:
+    """For each loop what its lines that wait are marked with, in their order."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for file in ("replay_loops.py", "replay_loops_ddp.py"):
+        for part in re.split(r"^def ", Path(__file__).with_name(file).read_text(), flags=re.M)[1:]:
+            found[part.split("(", 1)[0]] = MARK.findall(part)
+    return found
+
+
+def needed(program_sites: list[WindowSite], marked: list[tuple[str, str]]) -> set[WindowSite]:
+    """The sites that a loop needs, where each of its marked lines is one site."""
+    if len(program_sites) != len(marked):
+        return set()
+    pairs = zip(program_sites, marked, strict=True)
+    return {site for site, (mark, _) in pairs if mark == "NEEDED"}
 
 
 def of_removal(found: WhatIf, what: str, order: list[str]) -> Removal | None:
@@ -118,7 +138,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     ending = "_sync_stack.json.gz" if options.stacks else "_sync.json.gz"
-    rows = []
+    rows, marked = [], marks()
     for name, step_ms, ratios in truths(options.folder / "truth.json"):
         file = options.folder / f"{name}{ending}"
         if not file.exists():
@@ -127,7 +147,11 @@ def main() -> None:
         steps = find_steps(window)
         syncs = find_syncs(window, steps)
         began_s = perf_counter()
-        found = what_if(window, steps, syncs, step_ns=step_ms * 1e6)
+        sites = list(dict.fromkeys(sync.site for sync in syncs if sync.step >= 0))
+        stays = needed(sites, marked.get(name, []))
+        found = what_if(
+            window, steps, syncs, step_ns=step_ms * 1e6, necessary=lambda site, s=stays: site in s
+        )
         took_s = perf_counter() - began_s
         order = [what for what in ratios if what != ALL]
         promise = naive([sync for sync in syncs if sync.step >= 0], len(steps), step_ms)
