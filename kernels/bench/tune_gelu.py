@@ -85,7 +85,7 @@ def cuda_choices(dtype: str) -> Iterator[Choice]:
 def warm_nvrtc_cache() -> None:
     """Compile on all cores; the choices then find their cubins on disk."""
     capability = torch.cuda.get_device_capability()
-    headers = [cuda_impl.HERE / "gelu.cuh"]
+    headers = cuda_impl.HEADERS
 
     def compile_one(setting: tuple[int, int, int, int]) -> None:
         scalar, threads, vectors, stream = setting

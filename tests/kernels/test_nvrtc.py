@@ -17,7 +17,7 @@ from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.gelu import cuda_impl
 
 GELU = cuda_impl.HERE / "gelu.cu"
-HEADERS = [cuda_impl.HERE / "gelu.cuh"]
+HEADERS = cuda_impl.HEADERS
 MACROS = {"SCALAR": 1, "TANH": 0, "THREADS": 256, "STREAM": 0, "VECTORS": 2}
 NVCC = shutil.which("nvcc")
 TRITON = Path(str(find_spec("triton").origin)).parent  # type: ignore[union-attr]

@@ -18,6 +18,7 @@ from trainscope_kernels.nvrtc import compiled, nvrtc_reason
 __all__ = ["backward", "bias_backward", "bias_forward", "forward", "require"]
 
 HERE = Path(__file__).parent
+HEADERS = (HERE / "gelu.cuh", HERE.parent / "vectors.cuh")
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 VECTOR_BYTES = 16
 
@@ -143,4 +144,4 @@ def _module(
     macros = {"SCALAR": KINDS[dtype], "TANH": int(approximate == "tanh")}
     macros |= {"THREADS": THREADS, "STREAM": STREAM, **dict(more)}
     capability = torch.cuda.get_device_capability(device)
-    return Module(compiled(HERE / file, capability, macros, [HERE / "gelu.cuh"]), device)
+    return Module(compiled(HERE / file, capability, macros, HEADERS), device)
