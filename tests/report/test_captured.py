@@ -49,7 +49,7 @@ def test_syncs_that_cost_nothing_are_not_blamed() -> None:
 
 def test_what_a_bare_trace_cannot_know_is_null() -> None:
     found = report("prep2_sync")
-    assert (found.detector, found.overhead, found.capture, found.metrics) == (None,) * 4
+    assert (found.detector, found.overhead, found.metrics, found.run.torch) == (None,) * 4
     assert found.steps.optimizer_steps is None
     assert (found.run.source, found.run.device) == ("torch.profiler", "NVIDIA H200")
     assert (found.steps.count, found.steps.counted_by) == (4, "ranges ProfilerStep#N")
@@ -75,6 +75,37 @@ def test_phases_and_waits_of_a_bare_trace() -> None:
     )
     assert sync.gain_ms_per_step == pytest.approx(2.8, abs=0.2)
     assert sync.advice.startswith("keep the value on the GPU")
+
+
+def test_the_syncs_of_a_bare_trace_are_those_of_its_window() -> None:
+    found = report("mid_sync_stack", 20.362)
+    (sync,) = found.syncs
+    assert (sync.code, sync.kind, sync.count, sync.per_step, sync.steps) == (
+        *("TS101", "item"),
+        *(4, 1.0, 4),
+    )
+    assert (sync.file, sync.line, sync.line_is, sync.function) == (
+        *("traces2.py", 24),
+        *("function", "step"),
+    )
+    assert (sync.source, sync.allowed, sync.caller, sync.via) == (None,) * 4
+    assert sync.blocked_ms_total == pytest.approx(37.118, abs=0.001)
+    assert sync.gain_ms_per_step == pytest.approx(2.8, abs=0.2)
+    assert found.capture is not None
+    assert (found.capture.windows, found.capture.complete) == (1, True)
+    assert found.capture.missing == [
+        "59 of 611 GPU ops have no launch in the trace: it came before the window"
+    ]
+
+
+@pytest.mark.parametrize("name", ["mid_sync_stack", "gpt_sync", "h2d_sync", "mask_sync"])
+def test_a_place_has_the_same_words_everywhere(name: str) -> None:
+    found = report(name)
+    assert found.what_if is not None
+    places = {sync.place for sync in found.syncs}
+    named = {site for each in found.what_if.removals if each.sites != "all" for site in each.sites}
+    assert named <= places
+    assert {finding.site for finding in found.findings if finding.code < "TS2"} <= places
 
 
 def test_launch_bound_loops_are_told_how_much_profiling_added() -> None:
@@ -111,6 +142,15 @@ Ranges inside phases: CPU time in a step
 ─────────────────────────────────────────────────────────────────────────────────────────────────
  Optimizer.step#AdamW.step, in loop_body             1.05 ms   1.02 ms   1.23 ms       4       4
  Optimizer.zero_grad#AdamW.zero_grad, in loop_body   94.4 µs   92.5 µs   97.6 µs       4       4
+
+Lines that make the CPU wait
+                                                                 count  per step   blocked    in all
+  aten::item in step (which begins at traces2.py:24)                 4      1.00   9.03 ms   37.1 ms
+    TS101 item, in loop_body
+    → keep the value on the GPU, and read it only on the steps that use it; several values: one
+      .tolist()
+  Blocked time is not what a line costs: a step gets shorter only by the time in which the GPU has
+  nothing to do. Take the line out and compare the steps.
 
 What taking syncs out gains, replayed from the captured window
  without                                                 step   speedup           may be

@@ -27,7 +27,14 @@ def test_a_real_recording_of_a_training_loop() -> None:
     assert (report.steps.count, report.steps.counted_by) == (8, "ranges such as 'step_4'")
     assert report.steps.optimizer_steps is None
     assert [phase.name for phase in report.phases] == ["forward", "backward", "optimizer"]
-    assert (report.detector, report.overhead, report.capture, report.metrics) == (None,) * 4
+    assert (report.detector, report.overhead, report.metrics, report.run.torch) == (None,) * 4
+    assert report.capture is not None
+    assert (report.capture.windows, report.capture.complete) == (1, True)
+    (sync,) = report.syncs
+    assert (sync.place, sync.count, sync.per_step, sync.file, sync.line, sync.source) == (
+        *("cudaStreamSynchronize, after optimizer", 8, 1.0),
+        *(None, None, None),
+    )
     assert report.idle is not None
     assert report.gpu is not None
     each = report.gpu.devices[0]

@@ -10,8 +10,9 @@ from trainscope.report.build_phases import as_host_phases, as_window_phases
 from trainscope.report.build_ranks import as_ranks
 from trainscope.report.build_times import as_ranges, spread_ms
 from trainscope.report.build_what_if import gain_findings
+from trainscope.report.build_window_syncs import as_window_syncs
 from trainscope.report.findings_gpu import gpu_findings
-from trainscope.report.model import IdleReport, Report, RunReport, WhatIf
+from trainscope.report.model import CaptureReport, IdleReport, Report, RunReport, WhatIf
 from trainscope.report.model_gpu import GpuReport
 from trainscope.report.model_times import StepsReport
 from trainscope.report.verdict_gain import gain_sentences
@@ -53,14 +54,18 @@ def build_captured(
         phases=as_host_phases(gpu.phases if gpu is not None else as_window_phases(found, steps)),
         ranges=as_ranges(ranges),
         ranges_left_out=ranges_left_out,
-        syncs=[],
+        syncs=[] if captured is None else as_window_syncs(captured, basis.replay, info.cwd),
         idle=idle,
         gpu=gpu,
         what_if=what_if,
         findings=[*gain_findings(basis.replay, info.cwd), *gpu_findings(gpu, idle, step_ms)],
         detector=None,
         overhead=None,
-        capture=None,
+        capture=CaptureReport(
+            windows=len(trace.windows),
+            complete=gpu is not None and not gpu.incomplete,
+            missing=list(found.problems if gpu is None else gpu.problems),
+        ),
         ranks=as_ranks(trace),
         notes=[*trace.notes, *(found.problems if gpu is None else ())],
     )

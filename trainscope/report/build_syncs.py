@@ -68,6 +68,7 @@ def _sync(
         kind=site.kind,
         explicit=site.explicit,
         allowed=site.allowed,
+        place=f"{relative_path(site.file, cwd)}:{site.line}",
         file=relative_path(site.file, cwd),
         line=site.line,
         function=site.function,

@@ -65,16 +65,24 @@ class RunReport(Part):
 
 
 class Sync(Part):
-    """One line that waits in one way, on one thread and in one ``during``."""
+    """One line that waits in one way, on one thread and in one ``during``.
 
-    code: str
+    A trace without a recording knows the line's function where it has stacks, and never its source.
+    """
+
+    code: str | None
     kind: str
     explicit: bool
     allowed: str | None
-    file: str
-    line: int
-    function: str
-    source: str
+    place: str | None = None
+    """Where it is, in the words of ``what_if.removals`` and ``findings``."""
+    file: str | None
+    line: int | None
+    line_is: str = "wait"
+    """``wait``: the line that waits. ``function``: the first line of its function. ``running``:
+    where its function stood when recording began. Empty without a line."""
+    function: str | None
+    source: str | None
     caller: str | None = None
     """The most frequent one."""
     callers: int | None = None
@@ -83,8 +91,9 @@ class Sync(Part):
     phase: str | None
     """That of most of the waits."""
     thread: str
-    during: str
+    during: str | None
     count: int
+    """In the run; in the window of a trace without a recording."""
     per_step: float | None
     """Waits per step; null outside training steps."""
     steps: int | None = None
@@ -257,7 +266,7 @@ class Report(Part):
     """Further names, each of less time."""
     syncs: list[Sync]
     """The lines to look at, worst first, then the others, longest wait first: as the detector saw
-    them. A trace without a recording has its waits in ``gpu.syncs`` alone."""
+    them, or for a trace without a recording as its window shows them."""
     idle: IdleReport | None
     gpu: GpuReport | None = None
     """From the captured window with most GPU work; null without one."""

@@ -18,10 +18,10 @@ _OPEN_IN = "open it in ui.perfetto.dev or chrome://tracing"
 
 
 def captures_section(report: Report) -> Iterator[RenderableType]:
-    """What was captured, where it lies, what to open it in, and what it lacks."""
+    """What a run captured, where it lies, what to open it in, and what it lacks."""
     capture = report.capture
-    if capture is None:
-        return
+    if capture is None or report.run.source != "run":
+        return  # a trace that is itself the window stands at the top
     yield heading("Captured windows")
     state = "complete" if capture.complete and capture.windows else "not complete"
     yield hanging("", f"{count_of(capture.windows, 'window')}, {state}")

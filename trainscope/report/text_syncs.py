@@ -17,7 +17,7 @@ __all__ = ["syncs_section"]
 MAX_FULL = 20
 MAX_SHORT = 20
 _NUMBER_WIDTH = 10
-_DURING = {"training": "", "between": " between steps"}
+_DURING = {"training": "", "between": " between steps", "": " outside steps"}
 _NOT_GAIN = (
     "Blocked time is not what a line costs: a step gets shorter only by the time in which the GPU "
     "has nothing to do. Take the line out and compare the steps."
@@ -80,7 +80,7 @@ def _is_unwanted(sync: Sync, report: Report) -> bool:
         return False
     if report.steps.count:
         return sync.during == "training"
-    return sync.during in ("setup", "training", "between", "teardown")
+    return sync.during in (None, "setup", "training", "between", "teardown")
 
 
 def _in_full(sync: Sync, report: Report) -> Iterator[RenderableType]:
@@ -107,7 +107,7 @@ def _in_short(sync: Sync) -> Iterator[RenderableType]:
         parts.append(f"allowed: {sync.allowed}")
     if sync.no_gpu_branch:
         parts.append("only where there is no GPU")
-    during = _DURING.get(sync.during, f" in {sync.during}")
+    during = _DURING.get(sync.during or "", f" in {sync.during}")
     parts.append(count_of(sync.count, "time") + during)
     if sync.blocked_ms_total is not None:
         parts.append(f"{duration(sync.blocked_ms_total)} in all")
@@ -121,6 +121,8 @@ def _advice(sync: Sync) -> RenderableType:
 
 
 def _place(sync: Sync) -> str:
+    if sync.source is None or sync.function is None:
+        return sync.place or sync.kind
     return f"{sync.file}:{sync.line} in {sync.function}"
 
 
