@@ -57,6 +57,24 @@ def test_the_page_holds_the_report_itself() -> None:
     assert html.escape(json.loads(report)["verdict"].split(". ")[0], quote=False)[:40] in page
 
 
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="the sample traces are not here")
+def test_the_place_to_change_stands_out_in_the_first_sentence() -> None:
+    page, _ = page_of(api.load(FOLDER / "mid_sync_stack.json.gz"), 20.362)
+    (heading,) = re.findall(r"<h1>(.*?)</h1>", page, re.S)
+    assert re.findall(r"<code>(.*?)</code>", heading) == [
+        "aten::item in step (which begins at traces2.py:24)"
+    ]
+    assert heading.startswith("The GPU idles 3.32 ms of every 20.4 ms step, because of <code>")
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="the sample traces are not here")
+def test_a_gain_stands_out_only_where_it_is_more_than_a_replay_can_miss() -> None:
+    page, report = page_of(api.load(FOLDER / "gpt_sync.json.gz"), 18.462)
+    gains = [sync["gain_ms_per_step"] for sync in json.loads(report)["syncs"]]
+    assert 0 < max(gains) < 0.01 * 18.462
+    assert 'class="gain"' not in page
+
+
 def test_hostile_names_stay_text() -> None:
     page, report = page_of(hostile_trace())
     assert "<img" not in page
@@ -83,6 +101,10 @@ def test_a_usual_window_is_small_and_drawn_before_and_after(name: str, step_ms: 
         "Replayed with its syncs, 4 steps",
         "Replayed without them, 4 steps",
     ]
+    for picture in timeline["pictures"]:  # pyright: ignore
+        assert picture["lanes"][0]["name"] == "phases"
+        assert len(picture["step_ends_ns"]) == 4
+        assert picture["step_ends_ns"] == sorted(picture["step_ends_ns"])
     recorded, before, after = (p["length_ns"] for p in timeline["pictures"])  # pyright: ignore
     assert after <= before < recorded * 1.02
     for picture in timeline["pictures"]:  # pyright: ignore
@@ -107,14 +129,16 @@ def test_a_browser_draws_it_without_a_fault(tmp_path: Path, which: str) -> None:
     # what the script drew is told by the canvases' own sizes, which only it sets
     probe = (
         "<script>addEventListener('load',()=>setTimeout(()=>{document.body.dataset.drawn="
-        "[...document.querySelectorAll('canvas')].map(c=>c.style.height).join();},300));</script>"
+        "[...document.querySelectorAll('canvas')].map(c=>c.style.height).join();"
+        "document.body.dataset.over=document.documentElement.scrollWidth-innerWidth;},300));</script>"
     )
     file.write_text(page.replace("</body>", probe + "</body>"), encoding="utf-8")
     done = subprocess.run(
         [
             BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-sync",
             "--disable-background-networking", "--disable-component-update",
-            "--enable-logging=stderr", "--virtual-time-budget=2000", "--dump-dom",
+            "--enable-logging=stderr", "--window-size=500,900",
+            "--virtual-time-budget=2000", "--dump-dom",
             f"--user-data-dir={tmp_path / 'profile'}", file.as_uri(),
         ],
         capture_output=True, text=True, timeout=90, check=True,
@@ -124,6 +148,7 @@ def test_a_browser_draws_it_without_a_fault(tmp_path: Path, which: str) -> None:
     (drawn,) = re.findall(r'data-drawn="([^"]*)"', done.stdout)
     heights = [float(part.removesuffix("px")) for part in drawn.split(",") if part]
     assert len(heights) == page.count("<canvas")
+    assert int(re.findall(r'data-over="(-?\d+)"', done.stdout)[0]) <= 0  # a narrow page fits
     assert all(height > 50 for height in heights)
 
 

@@ -6,8 +6,10 @@
   if (!data || !canvases.length) return;
   const said = document.getElementById("said");
   const longest = Math.max(...data.pictures.map((p) => p.length_ns));
+  // one step at first, the longest of the pictures' own first ones
+  const oneStep = Math.min(1.04 * Math.max(...data.pictures.map((p) => p.step_ends_ns[0] || p.length_ns)), longest);
   const LEFT = 112, ROW = 24, GAP = 7, AXIS = 22;
-  const view = { from: 0, to: longest };
+  const view = { from: 0, to: oneStep };
   const style = () => getComputedStyle(document.documentElement);
   const color = (kind) => style().getPropertyValue("--k" + kind).trim();
   const isWait = data.kinds.indexOf("wait");
@@ -54,7 +56,8 @@
       c.fillRect(x(t), 0, 1, bottom);
       c.fillStyle = dim;
       c.textAlign = "center";
-      if (x(t) < width - 24) c.fillText(t === 0 ? "0" : time(t), Math.max(x(t), LEFT + 4), height - AXIS / 2);
+      const covered = picture.step_ends_ns.some((ns) => x(ns) - LEFT > 90 && x(t) > x(ns) - 130 && x(t) < x(ns) + 22);
+      if (x(t) < width - 24 && !covered) c.fillText(t === 0 ? "0" : time(t), Math.max(x(t), LEFT + 4), height - AXIS / 2);
     }
     picture.lanes.forEach((lane, place) => {
       const top = place * (ROW + GAP);
@@ -88,8 +91,13 @@
       c.textAlign = "left";
       c.fillText(lane.name, 0, top + ROW / 2 + 0.5, LEFT - 8);
     });
-    const end = x(picture.length_ns);
-    if (end < width) { c.fillStyle = line; c.fillRect(Math.max(end, LEFT), 0, 1.5, bottom); }
+    picture.step_ends_ns.forEach((ns, i) => {
+      if (ns < view.from || ns > view.to) return;
+      c.fillStyle = ink;
+      for (let y = 0; y < bottom; y += 6) c.fillRect(x(ns) - 0.5, y, 1, 3);
+      c.textAlign = "right";
+      if (x(ns) - LEFT > 90) c.fillText("step ends " + time(ns), x(ns) - 4, bottom + 1 + AXIS / 2);
+    });
   }
 
   function readable(hex) {
@@ -162,7 +170,7 @@
       const by = (view.to - view.from) / 8;
       const keys = {
         ArrowLeft: () => show(view.from - by, view.to - by), ArrowRight: () => show(view.from + by, view.to + by),
-        "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), 0: () => show(0, longest), Home: () => show(0, longest),
+        "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), 1: () => show(0, oneStep), 0: () => show(0, longest), Home: () => show(0, longest),
         n: () => next(canvas, 1), p: () => next(canvas, -1),
       };
       if (keys[event.key] && !event.ctrlKey && !event.metaKey) { keys[event.key](); event.preventDefault(); }
@@ -187,7 +195,7 @@
     tell(lane, i);
   }
 
-  const act = { in: () => zoom(0.6), out: () => zoom(1 / 0.6), all: () => show(0, longest), next: () => next(canvases[0], 1) };
+  const act = { in: () => zoom(0.6), out: () => zoom(1 / 0.6), one: () => show(0, oneStep), all: () => show(0, longest), next: () => next(canvases[0], 1) };
   for (const button of document.querySelectorAll("button[data-act]"))
     button.addEventListener("click", act[button.dataset.act]);
   window.addEventListener("resize", redraw);

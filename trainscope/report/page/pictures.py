@@ -9,22 +9,27 @@ import numpy as np
 from trainscope.analysis.examined import Examined
 from trainscope.analysis.idle import IdleCause, find_idle
 from trainscope.analysis.nesting import depths
-from trainscope.analysis.replay.drawing import Drawn
 from trainscope.analysis.replay.what_if import WhatIf
 from trainscope.analysis.thread_roles import AUTOGRAD, MAIN, thread_roles
 from trainscope.analysis.window_steps import WindowSteps
 from trainscope.analysis.window_syncs import WindowSync
+from trainscope.report.page.names import (
+    LONGEST_NAME,
+    MAX_LANES,
+    kind_of_phase,
+    kinds_of_ops,
+    names_of,
+    phase_rows,
+)
+from trainscope.report.page.replay_pictures import ReplayPictures
 from trainscope.report.page.timeline import Labels, Lane, Picture, Timeline, lane_of
-from trainscope.trace.window import Column, OpKind, Window
+from trainscope.report.wording import count_of
+from trainscope.trace.window import Window
 
 __all__ = ["MAX_STEPS", "timeline"]
 
 MAX_STEPS = 4
 """Recorded steps drawn."""
-_OP_KINDS = {OpKind.KERNEL: "kernel", OpKind.COPY: "copy", OpKind.SET: "set"}
-_PHASES = ("data", "h2d", "forward", "backward", "optimizer")
-_MAX_LANES = 24
-_LONGEST_NAME = 120
 
 
 def timeline(captured: Examined, replay: WhatIf | None) -> Timeline | None:
@@ -35,13 +40,10 @@ def timeline(captured: Examined, replay: WhatIf | None) -> Timeline | None:
     labels = Labels()
     pictures = [_recorded(window, steps, syncs, labels)]
     if replay is not None and replay.before is not None and replay.after is not None:
-        before = _replayed(window, replay, replay.before, syncs, labels)
-        after = _replayed(window, replay, replay.after, syncs, labels)
-        count = len(steps)
-        pictures += [
-            Picture(f"Replayed with its syncs, {count} steps", "", *before),
-            Picture(f"Replayed without them, {count} steps", "", *after),
-        ]
+        draw = ReplayPictures(window, steps, syncs, replay, labels)
+        count = count_of(len(steps), "step")
+        pictures.append(draw.picture(f"Replayed with its syncs, {count}", replay.before))
+        pictures.append(draw.picture(f"Replayed without them, {count}", replay.after))
     return Timeline(labels.all(), tuple(pictures))
 
 
@@ -67,43 +69,36 @@ def _recorded(
     shown = (gpu.end_ns > zero_ns) & (gpu.start_ns < until_ns)
     pairs = sorted(set(zip(gpu.device[shown].tolist(), gpu.stream[shown].tolist(), strict=True)))
     devices = len({device for device, _ in pairs})
-    for device, stream in pairs[:_MAX_LANES]:
+    for device, stream in pairs[:MAX_LANES]:
         rows = np.flatnonzero(shown & (gpu.device == device) & (gpu.stream == stream))
         lanes.append(
             lane_of(
                 f"GPU {device}, stream {stream}" if devices > 1 else f"stream {stream}",
                 gpu.start_ns[rows] - zero_ns,
                 gpu.end_ns[rows] - zero_ns,
-                _kinds(window, rows),
-                _names(window, gpu.name_id[rows]),
+                kinds_of_ops(window, rows),
+                names_of(window, gpu.name_id[rows]),
                 labels=labels,
                 until_ns=length_ns,
             )
         )
     lanes += _idle(window, steps, syncs, zero_ns, length_ns, labels)
     what = "step" if last == 0 else f"{last + 1} steps"
-    return Picture(f"As recorded, {what}", "the profiler slows the CPU", length_ns, tuple(lanes))
+    ends_ns = (steps.until_ns[: last + 1] - zero_ns).tolist()
+    note = "the profiler slows the CPU"
+    return Picture(f"As recorded, {what}", note, length_ns, tuple(lanes), ends_ns)
 
 
 def _phases(
     window: Window, steps: WindowSteps, zero_ns: int, length_ns: int, labels: Labels
 ) -> Lane:
-    """The ranges directly inside the steps on the loop's thread; the steps where there are none."""
-    ranges = window.ranges
-    depth = depths(ranges)
-    on_thread = ranges.thread == steps.thread
-    inside = steps.at(ranges.start_ns) >= 0
-    step_depth = int(depth[steps.rows[0]]) if steps.rows is not None and len(steps.rows) else -1
-    rows = np.flatnonzero(on_thread & inside & (depth == step_depth + 1))
-    if not len(rows) and steps.rows is not None:
-        rows = steps.rows
-    names = _names(window, ranges.name_id[rows])
-    kinds = [next((p for p in _PHASES if p in name.lower()), "phase") for name in names]
+    rows = phase_rows(window, steps)
+    names = names_of(window, window.ranges.name_id[rows])
     return lane_of(
         "phases",
-        ranges.start_ns[rows] - zero_ns,
-        ranges.end_ns[rows] - zero_ns,
-        kinds,
+        window.ranges.start_ns[rows] - zero_ns,
+        window.ranges.end_ns[rows] - zero_ns,
+        [kind_of_phase(name) for name in names],
         names,
         labels=labels,
         until_ns=length_ns,
@@ -123,13 +118,13 @@ def _cpu(
     ops = window.ops
     top = np.flatnonzero(np.isin(ops.thread, threads) & (depths(ops) == 0))
     start, end = ops.start_ns[top], ops.end_ns[top]
-    names = _names(window, ops.name_id[top])
+    names = names_of(window, ops.name_id[top])
     waits = [sync for sync in syncs if sync.thread in threads and sync.blocked]
     calls = window.calls
     other = np.flatnonzero(np.isin(calls.thread, threads))
     if not len(top):
         start, end = calls.start_ns[other], calls.end_ns[other]
-        names = _names(window, calls.name_id[other])
+        names = names_of(window, calls.name_id[other])
     parts = [(int(s), int(e), "op", n) for s, e, n in zip(start, end, names, strict=True)]
     for sync in waits:
         cut: list[tuple[int, int, str, str]] = []
@@ -149,7 +144,7 @@ def _cpu(
         np.array([part[0] for part in parts]) - zero_ns,
         np.array([part[1] for part in parts]) - zero_ns,
         [part[2] for part in parts],
-        [part[3][:_LONGEST_NAME] for part in parts],
+        [part[3][:LONGEST_NAME] for part in parts],
         labels=labels,
         until_ns=length_ns,
     )
@@ -188,49 +183,3 @@ def _idle(
 
 def _words(cause: IdleCause) -> str:
     return cause.name.lower().replace("_", " ").replace("cpu", "CPU")
-
-
-def _replayed(
-    window: Window, replay: WhatIf, drawn: Drawn, syncs: Sequence[WindowSync], labels: Labels
-) -> tuple[int, tuple[Lane, ...]]:
-    """Length and lanes of a replay."""
-    length_ns = drawn.length_ns
-    names = dict(enumerate(window.names))
-    site_of = {sync.call: sync.site.place for sync in syncs}
-    calls = window.calls
-    start = np.concatenate((drawn.cpu_start_ns, drawn.wait_start_ns))
-    end = np.concatenate((drawn.cpu_end_ns, drawn.wait_end_ns))
-    kinds = ["op"] * len(drawn.cpu_start_ns) + ["wait"] * len(drawn.wait_start_ns)
-    texts = [
-        f"CPU, up to {names.get(int(calls.name_id[call]), '?')}" if call >= 0 else "CPU"
-        for call in drawn.cpu_call.tolist()
-    ] + [f"waits: {site_of.get(call, '')}" for call in drawn.wait_call.tolist()]
-    lanes = [lane_of("CPU", start, end, kinds, texts, labels=labels, until_ns=length_ns)]
-    for place, (device, stream) in enumerate(replay.lanes[:_MAX_LANES]):
-        rows = np.flatnonzero(drawn.gpu_lane == place)
-        if len(rows):
-            op = drawn.gpu_op[rows]
-            lanes.append(
-                lane_of(
-                    f"GPU {device}, stream {stream}" if len(replay.lanes) > 1 else "GPU",
-                    drawn.gpu_start_ns[rows],
-                    drawn.gpu_end_ns[rows],
-                    _kinds(window, op),
-                    _names(window, window.gpu.name_id[op]),
-                    labels=labels,
-                    until_ns=length_ns,
-                )
-            )
-    return length_ns, tuple(lanes)
-
-
-def _kinds(window: Window, rows: Column) -> list[str]:
-    names = _names(window, window.gpu.name_id[rows])
-    return [
-        "collective" if "nccl" in name.lower() else _OP_KINDS[OpKind(int(kind))]
-        for kind, name in zip(window.gpu.kind[rows], names, strict=True)
-    ]
-
-
-def _names(window: Window, name_id: Column) -> list[str]:
-    return [window.names[place][:_LONGEST_NAME] for place in name_id.tolist()]

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from trainscope.report import json as json_report
 from trainscope.report.basis import Basis
+from trainscope.report.build_what_if import MIN_GAIN
 from trainscope.report.model import Finding, Report
 from trainscope.report.page.charts import curve
 from trainscope.report.page.history import History, Series, history
@@ -24,6 +25,8 @@ from trainscope.report.wording import count_of, duration
 __all__ = ["render"]
 
 MOST_ROWS = 30
+_BETWEEN_SENTENCES = r"(?<=[.!?]) (?=[A-Z0-9])|(?<=x\)\.) "
+"""A sentence may begin with a place, in small letters, but then a speedup ends the one before."""
 _KIND_WORDS = {
     "op": "CPU in operators",
     "call": "CPU in CUDA calls",
@@ -60,10 +63,10 @@ def render(report: Report, basis: Basis) -> str:
     Texts from the trace (names, sources, paths) are escaped wherever they stand.
     """
     drawn = None if basis.captured is None else timeline(basis.captured, basis.replay)
-    first, *others = re.split(r"(?<=[.!?]) (?=[A-Z0-9])", report.verdict)
+    first, *others = re.split(_BETWEEN_SENTENCES, report.verdict)
     return _template().render(
         report=report,
-        first=first,
+        first=list(_marked(first, [sync.place for sync in report.syncs if sync.place])),
         others=others,
         run=_run(report),
         numbers=list(_numbers(report)),
@@ -76,6 +79,8 @@ def render(report: Report, basis: Basis) -> str:
         unseen=_unseen(report),
         most=MOST_ROWS,
         duration=duration,
+        count_of=count_of,
+        worth=lambda gain_ms: _is_worth_it(report, gain_ms),
         css=Markup(_resource("page.css")),
         js=Markup(_resource("page.js")),
         report_json=_for_script(json_report.render(report)),
@@ -117,6 +122,26 @@ def _run(report: Report) -> str:
         else None,
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _marked(sentence: str, places: list[str]) -> Iterator[tuple[str, bool]]:
+    """Pieces of a sentence, and whether each is a place in the user's code."""
+    known = sorted(set(places), key=len, reverse=True)
+    if not known:
+        yield sentence, False
+        return
+    for number, words in enumerate(re.split(f"({'|'.join(map(re.escape, known))})", sentence)):
+        if words:
+            yield words, number % 2 == 1
+
+
+def _is_worth_it(report: Report, gain_ms: float | None) -> bool:
+    """Whether a gain is more than a replay can miss."""
+    what_if = report.what_if
+    if gain_ms is None or what_if is None or what_if.baseline is None:
+        return False
+    base = what_if.baseline
+    return gain_ms >= MIN_GAIN * (base.measured_step_ms or base.replayed_step_ms)
 
 
 def _numbers(report: Report) -> Iterator[tuple[str, str]]:
@@ -205,4 +230,4 @@ def _unseen(report: Report) -> list[str]:
     words += [] if report.detector is None else report.detector.cannot_see
     words += [] if report.gpu is None else report.gpu.problems
     words += [] if report.capture is None else report.capture.missing
-    return [*words, *report.not_seen, *report.notes]
+    return list(dict.fromkeys([*words, *report.not_seen, *report.notes]))

@@ -46,6 +46,8 @@ class Picture:
     note: str
     length_ns: int
     lanes: tuple[Lane, ...]
+    step_ends_ns: list[int]
+    """Where its steps end: the last op of each, or as recorded the next one's begin."""
 
 
 @dataclass(frozen=True)
