@@ -11,7 +11,7 @@ from trainscope.analysis.replay.program import Program
 from trainscope.analysis.replay.samples import Samples
 from trainscope.trace.window import Column
 
-__all__ = ["Drawn", "draw"]
+__all__ = ["Drawable", "Drawn"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,20 @@ class Drawn:
     """Place in ``Program.lanes``."""
 
 
-def draw(program: Program, samples: Samples, place: int) -> Drawn:
-    """A settled turn for the sample at ``place``."""
-    spans, length_ns = run_for_drawing(program, samples.take(np.array([place])))
+@dataclass(frozen=True, eq=False)
+class Drawable:
+    """A program and one guess: drawn only when asked for, which takes longer than a forecast."""
+
+    program: Program
+    guess: Samples
+
+    def drawn(self) -> Drawn:
+        """A settled turn."""
+        return _draw(self.program, self.guess)
+
+
+def _draw(program: Program, guess: Samples) -> Drawn:
+    spans, length_ns = run_for_drawing(program, guess)
     items = program.items
     cpu, waits, gpu = _Columns(spans.cpu), _Columns(spans.waits), _Columns(spans.gpu)
     return Drawn(

@@ -11,7 +11,7 @@ import numpy as np
 
 from trainscope.analysis.replay.build import build_program
 from trainscope.analysis.replay.calibrate import Calibration, calibrate
-from trainscope.analysis.replay.drawing import Drawn, draw
+from trainscope.analysis.replay.drawing import Drawable
 from trainscope.analysis.replay.judge import why_not
 from trainscope.analysis.replay.machine import run, run_once
 from trainscope.analysis.replay.program import Program
@@ -72,9 +72,9 @@ class WhatIf:
     """Sites that are in no removal, because the program needs them."""
     lanes: tuple[tuple[int, int], ...] = ()
     """Device and stream of each lane of the drawings."""
-    before: Drawn | None = None
+    before: Drawable | None = None
     """The recorded steps as replayed, for the likeliest guess."""
-    after: Drawn | None = None
+    after: Drawable | None = None
     """The same without any of the syncs that may go."""
 
 
@@ -152,7 +152,7 @@ class _Forecast:
                 band=removals[0].band,
             )
         likeliest = int(np.argmin(np.abs(calibration.step_ns - replayed_ns)))
-        samples = calibration.samples
+        guess = calibration.samples.take(np.array([likeliest]))
         return WhatIf(
             measured_step_ns=self._measured_ns,
             replayed_step_ns=replayed_ns,
@@ -163,8 +163,8 @@ class _Forecast:
             assumptions=tuple(self._assumptions()),
             kept=tuple(program.sites[place] for place in sorted(self._kept)),
             lanes=program.lanes,
-            before=draw(program, samples, likeliest),
-            after=None if cannot else draw(without(program, free), samples, likeliest),
+            before=Drawable(program, guess),
+            after=None if cannot else Drawable(without(program, free), guess),
         )
 
     def _removals(self, free: Sequence[int]) -> list[Removal]:

@@ -42,8 +42,8 @@ def timeline(captured: Examined, replay: WhatIf | None) -> Timeline | None:
     if replay is not None and replay.before is not None and replay.after is not None:
         draw = ReplayPictures(window, steps, syncs, replay, labels)
         count = count_of(len(steps), "step")
-        pictures.append(draw.picture(f"Replayed with its syncs, {count}", replay.before))
-        pictures.append(draw.picture(f"Replayed without them, {count}", replay.after))
+        pictures.append(draw.picture(f"Replayed with its syncs, {count}", replay.before.drawn()))
+        pictures.append(draw.picture(f"Replayed without them, {count}", replay.after.drawn()))
     return Timeline(labels.all(), tuple(pictures))
 
 
