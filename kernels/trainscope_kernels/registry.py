@@ -8,7 +8,7 @@ export and ``torch.compile(fullgraph=True)`` see the op by its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-__all__ = ["NAMESPACE", "define", "define_backward"]
+__all__ = ["NAMESPACE", "all_plain", "define", "define_backward", "nobody_watches"]
 
 NAMESPACE = "trainscope_kernels"
 _library = torch.library.Library(NAMESPACE, "DEF")
@@ -104,7 +104,7 @@ def _record_with(name: str, op: Any, run: Op, forward: Op, backward: Op) -> Op:
 
     def call(*arguments: Any) -> Any:
         """The op; where nobody could see the difference, without torch's dispatcher."""
-        if _is_compiling() or not _nobody_watches() or not _all_plain(places, arguments):
+        if _is_compiling() or not nobody_watches() or not all_plain(places, arguments):
             return op(*arguments)
         return recorded.apply(*arguments) if _wants_gradient(places, arguments) else run(*arguments)
 
@@ -129,7 +129,7 @@ def _wants_gradient(places: tuple[int, ...], arguments: tuple[Any, ...]) -> bool
 
 def _below_autograd(op: Op, run: Op, places: tuple[int, ...], arguments: tuple[Any, ...]) -> Any:
     """What the op does below autograd; plain tensors spare the dispatcher's second round."""
-    if not _modes() and _transform() is None and _all_plain(places, arguments):
+    if not _modes() and _transform() is None and all_plain(places, arguments):
         return run(*arguments)
     with torch._C._AutoDispatchBelowAutograd():
         return op(*arguments)
@@ -147,7 +147,7 @@ def _refuse_tangents(name: str, places: tuple[int, ...], arguments: tuple[Any, .
             )
 
 
-def _nobody_watches() -> bool:
+def nobody_watches() -> bool:
     """Whether no mode, transform, tracer or profiler is on, which has to be told of each op."""
     return (
         forward_ad._current_level < 0
@@ -159,7 +159,7 @@ def _nobody_watches() -> bool:
     )
 
 
-def _all_plain(places: tuple[int, ...], arguments: tuple[Any, ...]) -> bool:
+def all_plain(places: Iterable[int], arguments: Sequence[Any]) -> bool:
     """Whether the dispatcher has nothing to do for these tensors.
 
     It unwraps subclasses, carries out lazy negations, and gives memory to zeros that have none.

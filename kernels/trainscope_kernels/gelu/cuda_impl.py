@@ -14,8 +14,17 @@ from trainscope_kernels.cuda_driver import Kernel, Module
 from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import OLDEST_CAPABILITY
 from trainscope_kernels.nvrtc import compiled, nvrtc_reason
+from trainscope_kernels.repeats import Again
 
-__all__ = ["backward", "bias_backward", "bias_forward", "forward", "require"]
+__all__ = [
+    "backward",
+    "bias_backward",
+    "bias_forward",
+    "bias_forward_again",
+    "forward",
+    "forward_again",
+    "require",
+]
 
 HERE = Path(__file__).parent
 HEADERS = (HERE / "gelu.cuh", HERE.parent / "vectors.cuh")
@@ -59,6 +68,23 @@ def forward(x: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
     kernel(-(-n // share), (THREADS, 1), at, to, n)
 
 
+def forward_again(x: torch.Tensor, approximate: str) -> Again:
+    """What makes the GELU of tensors like x, in memory of its own."""
+    kernel, share = _flat("forward", x.dtype, approximate, x.get_device())
+    n = x.numel()
+    blocks = -(-n // share)
+
+    def again(x: torch.Tensor) -> torch.Tensor | None:
+        y = torch.empty_like(x)
+        at, to = x.data_ptr(), y.data_ptr()
+        if (at | to) % VECTOR_BYTES:
+            return None
+        kernel(blocks, (THREADS, 1), at, to, n)
+        return y
+
+    return again
+
+
 def backward(grad: torch.Tensor, x: torch.Tensor, dx: torch.Tensor, approximate: str) -> None:
     """dx = grad times the derivative at x; x and dx may be the same tensor."""
     of, at, to, n = grad.data_ptr(), x.data_ptr(), dx.data_ptr(), dx.numel()
@@ -70,6 +96,17 @@ def backward(grad: torch.Tensor, x: torch.Tensor, dx: torch.Tensor, approximate:
 def bias_forward(x: torch.Tensor, bias: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
     """y = gelu(x + bias). x, y: (..., features), contiguous."""
     _launch_biased("bias_forward", (x,), bias, y, approximate)
+
+
+def bias_forward_again(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> Again:
+    """What makes the GELU of x + bias for tensors like these, in memory of its own."""
+
+    def again(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        bias_forward(x, bias, y, approximate)
+        return y
+
+    return again
 
 
 def bias_backward(

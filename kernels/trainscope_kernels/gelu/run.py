@@ -13,8 +13,17 @@ import torch
 
 from trainscope_kernels.gelu import reference
 from trainscope_kernels.impls import require_triton, triton_reason
+from trainscope_kernels.repeats import Again
 
-__all__ = ["backward", "bias_backward", "bias_forward", "forward", "implementation"]
+__all__ = [
+    "backward",
+    "bias_backward",
+    "bias_forward",
+    "bias_forward_again",
+    "forward",
+    "forward_again",
+    "implementation",
+]
 
 
 @functools.cache
@@ -49,6 +58,25 @@ def forward(x: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:
         source = x if x.is_contiguous() or x.stride() == y.stride() else y.copy_(x)
         computing.forward(source, y, approximate)
     return y
+
+
+def forward_again(x: torch.Tensor, approximate: str, impl: str) -> Again | None:
+    """What does ``forward`` of other tensors like x; None where each has to be looked at."""
+    computing = implementation(impl, x.device)
+    if computing is reference or not x.numel() or x.stride() != torch.empty_like(x).stride():
+        return None
+    return computing.forward_again(x, approximate)
+
+
+def bias_forward_again(
+    x: torch.Tensor, bias: torch.Tensor, approximate: str, impl: str
+) -> Again | None:
+    """As ``forward_again``, of ``bias_forward``."""
+    computing = implementation(impl, x.device)
+    dense = x.is_contiguous() and bias.is_contiguous()
+    if computing is reference or not x.numel() or not dense:
+        return None
+    return computing.bias_forward_again(x, bias, approximate)
 
 
 def backward(grad: torch.Tensor, x: torch.Tensor, approximate: str, impl: str) -> torch.Tensor:

@@ -13,8 +13,17 @@ from trainscope_kernels.gelu.triton_kernels import (
     bias_forward_kernel,
     forward_kernel,
 )
+from trainscope_kernels.repeats import Again
+from trainscope_kernels.triton_start import Start, compiled_start, starter
 
-__all__ = ["backward", "bias_backward", "bias_forward", "forward"]
+__all__ = [
+    "backward",
+    "bias_backward",
+    "bias_forward",
+    "bias_forward_again",
+    "forward",
+    "forward_again",
+]
 
 # Elements and warps of a program, by bytes an element: one or two 16-byte vectors a thread, what
 # was fastest on an H200 (kernels/bench/results/gelu_tiles_h200.txt). Shares of a copy there:
@@ -31,6 +40,25 @@ def forward(x: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
     _run_flat(forward_kernel, FORWARD_BLOCK, approximate == "tanh", x, y)
 
 
+def forward_again(x: torch.Tensor, approximate: str) -> Again:
+    """What makes the GELU of tensors like x, in memory of its own."""
+    n, tanh = x.numel(), approximate == "tanh"
+    block, warps = FORWARD_BLOCK[x.element_size()]
+    programs = -(-n // block)
+    arguments = (x.dtype, x.dtype, n, tanh, block)
+    start = compiled_start(forward_kernel, x.get_device(), arguments, {"num_warps": warps})
+
+    def again(x: torch.Tensor) -> torch.Tensor | None:
+        y = torch.empty_like(x)
+        at, to = x.data_ptr(), y.data_ptr()
+        if (at | to) % 16:
+            return None
+        start(programs, (at, to, n, tanh, block))
+        return y
+
+    return again
+
+
 def backward(grad: torch.Tensor, x: torch.Tensor, dx: torch.Tensor, approximate: str) -> None:
     """dx = grad times the derivative at x; x and dx may be the same tensor."""
     _run_flat(backward_kernel, BACKWARD_BLOCK, approximate == "tanh", grad, x, dx)
@@ -42,6 +70,25 @@ def bias_forward(x: torch.Tensor, bias: torch.Tensor, y: torch.Tensor, approxima
     programs = -(-rows // tall) * -(-cols // broad)
     arguments = (x, bias, y, rows, cols, approximate == "tanh", tall, broad)
     _launch(bias_forward_kernel, x, programs, *arguments, num_warps=warps)
+
+
+def bias_forward_again(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> Again:
+    """What makes the GELU of x + bias for tensors like these, in memory of its own."""
+    rows, cols, tall, broad, warps = _tiles(x)
+    programs = -(-rows // tall) * -(-cols // broad)
+    rest = (rows, cols, approximate == "tanh", tall, broad)
+    arguments = (x.dtype, bias.dtype, x.dtype, *rest)
+    start = compiled_start(bias_forward_kernel, x.get_device(), arguments, {"num_warps": warps})
+
+    def again(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor | None:
+        y = torch.empty_like(x)
+        at, by, to = x.data_ptr(), bias.data_ptr(), y.data_ptr()
+        if (at | by | to) % 16:
+            return None
+        start(programs, (at, by, to, *rest))
+        return y
+
+    return again
 
 
 def bias_backward(
@@ -71,7 +118,7 @@ def _tiles(x: torch.Tensor) -> tuple[int, int, int, int, int]:
     return x.numel() // cols, cols, block // broad, broad, warps
 
 
-_ready: dict[tuple[Any, ...], Any] = {}
+_ready: dict[tuple[Any, ...], Start] = {}
 
 
 def _run_flat(
@@ -89,19 +136,19 @@ def _run_flat(
     if not x.is_cuda:
         _launch(kernel, x, programs, *tensors, n, tanh, block, num_warps=warps)
         return
-    addresses = 0
-    for each in tensors:
-        addresses |= each.data_ptr()
+    pointers = tuple(each.data_ptr() for each in tensors)
     device = x.get_device()
-    key = (id(kernel), x.dtype, tanh, device, addresses % 16 == 0, n < 2**31)
-    ready = _ready.get(key)
-    if ready is not None:
+    key = (id(kernel), x.dtype, tanh, device, n < 2**31)
+    aligned = not any(each % 16 for each in pointers)
+    start = _ready.get(key)
+    if start is not None and aligned:
         with _on(x):
-            ready[(programs, 1, 1)](*tensors, n, tanh, block)
+            start(programs, (*pointers, n, tanh, block))
         return
     compiled = _launch(kernel, x, programs, *tensors, n, tanh, block, num_warps=warps)
-    if addresses % 16 == 0:  # else each pointer has an alignment of its own
-        _ready[key] = compiled
+    if aligned:
+        with _on(x):
+            _ready[key] = starter(compiled, device)
 
 
 def _launch(kernel: Any, x: torch.Tensor, programs: int, *arguments: Any, num_warps: int) -> Any:
