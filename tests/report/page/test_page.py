@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_runs import trace as made_run
 from made_windows import Made
@@ -19,6 +20,7 @@ from trainscope import api
 from trainscope.report import json as json_report
 from trainscope.report.page.charts import curve, nice_ticks
 from trainscope.report.page.history import MAX_POINTS, Series, history
+from trainscope.report.page.timeline import Labels, depth_lane
 from trainscope.trace.trace import Trace
 
 BROWSER = shutil.which("chromium")
@@ -162,6 +164,20 @@ def test_history_is_thinned_and_says_what_is_not_finite(tmp_path: Path) -> None:
     assert (loss.name, loss.left_out, len(loss.step)) == ("loss", 1, MAX_POINTS)
     assert (min(loss.low), max(loss.high)) == (0.0, 499.9)
     assert loss.step[:2] == [0, 12]
+
+
+def test_the_queue_is_as_high_as_many_ops_wait() -> None:
+    labels = Labels()
+    depth = np.array([1, 4, 0, 2])
+    lane = depth_lane("queue", np.array([-5, 10, 20, 30]), depth, labels=labels, until_ns=50)
+    assert lane is not None
+    assert (lane.name, lane.start_ns, lane.length_ns) == (
+        *("queue (most 4)", [0, 10, 30]),
+        [10, 10, 20],
+    )
+    assert lane.height == [25, 100, 50]
+    assert [labels.all()[place] for place in lane.label] == ["1 queued", "4 queued", "2 queued"]
+    assert depth_lane("queue", np.array([3]), np.array([0]), labels=labels, until_ns=9) is None
 
 
 def test_curves_have_round_ticks_and_words() -> None:

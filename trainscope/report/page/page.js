@@ -70,10 +70,11 @@
         const wide = Math.max(right - left, 0.6);
         c.fillStyle = color(lane.kind[i]);
         c.globalAlpha = Math.max(Math.min((right - left) / 0.6, 1), 0.08); // as much ink as time
-        c.fillRect(left, top, wide, ROW);
+        const high = lane.height ? (ROW * lane.height[i]) / 100 : ROW;
+        c.fillRect(left, top + ROW - high, wide, high);
         c.globalAlpha = 1;
         until = left + wide;
-        if (wide > 40) {
+        if (wide > 40 && !lane.height) {
           c.save();
           c.beginPath();
           c.rect(left + 3, top, wide - 6, ROW);
@@ -83,7 +84,7 @@
           c.fillText(data.labels[lane.label[i]], left + 5, top + ROW / 2 + 0.5);
           c.restore();
         }
-        if (wide > 9) { c.fillStyle = card; c.fillRect(left + wide - 0.6, top, 0.6, ROW); }
+        if (wide > 9 && !lane.height) { c.fillStyle = card; c.fillRect(left + wide - 0.6, top, 0.6, ROW); }
       }
       c.fillStyle = card;
       c.fillRect(0, top, LEFT, ROW);

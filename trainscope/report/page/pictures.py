@@ -8,6 +8,7 @@ import numpy as np
 
 from trainscope.analysis.examined import Examined
 from trainscope.analysis.idle import IdleCause, find_idle
+from trainscope.analysis.launches import queue_depth
 from trainscope.analysis.nesting import depths
 from trainscope.analysis.replay.what_if import WhatIf
 from trainscope.analysis.thread_roles import AUTOGRAD, MAIN, thread_roles
@@ -22,7 +23,7 @@ from trainscope.report.page.names import (
     phase_rows,
 )
 from trainscope.report.page.replay_pictures import ReplayPictures
-from trainscope.report.page.timeline import Labels, Lane, Picture, Timeline, lane_of
+from trainscope.report.page.timeline import Labels, Lane, Picture, Timeline, depth_lane, lane_of
 from trainscope.report.wording import count_of
 from trainscope.trace.window import Window
 
@@ -82,6 +83,13 @@ def _recorded(
                 until_ns=length_ns,
             )
         )
+    for device in sorted({device for device, _ in pairs})[:MAX_LANES]:
+        queue = queue_depth(window, device)
+        name = "queue" if devices == 1 else f"GPU {device} queue"
+        lane = depth_lane(
+            name, queue.time_ns - zero_ns, queue.depth, labels=labels, until_ns=length_ns
+        )
+        lanes += [lane] if lane is not None else []
     lanes += _idle(window, steps, syncs, zero_ns, length_ns, labels)
     what = "step" if last == 0 else f"{last + 1} steps"
     ends_ns = (steps.until_ns[: last + 1] - zero_ns).tolist()

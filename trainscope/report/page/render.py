@@ -36,6 +36,7 @@ _KIND_WORDS = {
     "set": "GPU memsets",
     "collective": "GPU collectives",
     "phase": "other phases",
+    "queue": "launched, waiting for the GPU",
 }
 
 

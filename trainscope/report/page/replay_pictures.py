@@ -36,7 +36,9 @@ class ReplayPictures:
         labels: Labels,
     ) -> None:
         self._window, self._lanes, self._labels = window, replay.lanes, labels
-        self._places = {sync.call: sync.site.place for sync in syncs}
+        self._places = {
+            call: sync.site.place for sync in syncs for call in (sync.call, sync.copy_call)
+        }
         self._step_of_op = steps.of_ops(window)
         self._phase_of_call = _phases_of_calls(window, steps)
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trainscope.trace.window import Column
 
-__all__ = ["IDLE_KINDS", "KINDS", "MAX_SPANS", "Lane", "Picture", "Timeline", "lane_of"]
+__all__ = [
+    "IDLE_KINDS",
+    "KINDS",
+    "MAX_SPANS",
+    "Labels",
+    "Lane",
+    "Picture",
+    "Timeline",
+    "depth_lane",
+    "lane_of",
+]
 
 IDLE_KINDS = ("sync", "launch", "data", "copy", "communication", "other")
 """Why the GPU is idle; as kinds of spans ``idle sync`` and so on."""
@@ -18,6 +28,7 @@ KINDS = (
     *("op", "call", "wait"),
     *("kernel", "copy", "set", "collective"),
     *(f"idle {cause}" for cause in IDLE_KINDS),
+    "queue",
 )
 """What a span is; each has a colour."""
 MAX_SPANS = 6000
@@ -36,6 +47,8 @@ class Lane:
     """Places in ``KINDS``."""
     label: list[int]
     """Places in ``Timeline.labels``."""
+    height: list[int] | None = None
+    """Of each in percent of the lane; None where all are as high as it."""
 
 
 @dataclass(frozen=True)
@@ -103,3 +116,26 @@ def lane_of(
         longest = np.sort(np.argpartition(-(end - start), MAX_SPANS)[:MAX_SPANS])
         start, end, kind, label = start[longest], end[longest], kind[longest], label[longest]
     return Lane(name, start.tolist(), (end - start).tolist(), kind.tolist(), label.tolist())
+
+
+def depth_lane(
+    name: str, time_ns: Column, depth: Column, *, labels: Labels, until_ns: int
+) -> Lane | None:
+    """A lane of how many ops wait from each moment on, as high as many of the deepest queue.
+
+    None where none ever waits.
+    """
+    deepest = int(depth.max(initial=0))
+    if not deepest:
+        return None
+    waiting = np.flatnonzero(depth > 0)
+    texts = [f"{count:,} queued" for count in depth[waiting].tolist()]
+    ends = np.append(time_ns[1:], until_ns)[waiting]
+    lane = lane_of(
+        f"{name} (most {deepest:,})", time_ns[waiting], ends, ["queue"] * len(waiting), texts,
+        labels=labels, until_ns=until_ns,
+    )  # fmt: skip
+    high = {
+        labels.place(text): int(count) for text, count in zip(texts, depth[waiting], strict=True)
+    }
+    return replace(lane, height=[max(100 * high[each] // deepest, 4) for each in lane.label])
