@@ -7,23 +7,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import torch
 from offline import Launched, disassembled, launches
 
-from trainscope_kernels.attention import gluon_launch
+from trainscope_kernels.attention import gluon_launch, gluon_schedule, gluon_start
 from trainscope_kernels.attention.call import Call
+from trainscope_kernels.attention.gluon_forward_launch import band_of_call
 
-# dtype, head_dim, causal, length: one of whole tiles, or not. A kernel takes 1 to 3 s; the dtype
-# changes no more than the type of an instruction, so each variant is compiled for one of the two.
+# head_dim, mask, softcap. A kernel takes 1 to 3 s, and the dtype changes but the type of an
+# instruction: each variant is compiled for one of the two. All of them: python compile_gluon.py
+MASKS = {
+    # queries, keys, left, right, from_end
+    "none": (256, 256, -1, -1, False),
+    "end": (256, 200, -1, -1, False),
+    "diagonal": (256, 256, -1, 0, False),
+    "band": (256, 200, 100, 0, True),
+}
+EVERY = list(product((64, 96, 128, 192, 256), MASKS, (0.0, 30.0)))
 FORWARD = [
-    ("bfloat16", 128, False, 256),
-    ("bfloat16", 128, False, 200),
-    ("float16", 128, True, 256),
-    ("float16", 64, False, 256),
-    ("bfloat16", 64, False, 200),
-    ("bfloat16", 64, True, 256),
+    *product((64, 96, 128, 192, 256), ("none", "diagonal"), (0.0,)),
+    *product((64, 96, 128, 192, 256), ("band",), (30.0,)),
+    (64, "end", 0.0),
+    (128, "end", 0.0),
+    (128, "band", 0.0),
 ]
 # dtype, head_dim, causal, queries, keys, key heads to 4 query heads: keys end inside a tile and
 # queries past them, heads are grouped, or neither
@@ -43,26 +52,26 @@ BACKWARD = [
 
 def compiled_by(call: Callable[[], None], only: str = "") -> list[Launched]:
     """The kernels that ``call`` launches, or that of this name."""
-    gluon_launch._ready.clear()
-    gluon_launch._multiprocessors = lambda device: 132
+    gluon_start._ready.clear()
+    gluon_start._multiprocessors[None] = 132
     numbers = torch.zeros(8, dtype=torch.int32)
-    gluon_launch.schedule_on = lambda tiling: (numbers, numbers)
+    gluon_schedule._made = lambda tiling: (numbers, numbers)
     torch.cuda.current_device = lambda: None
     with launches(90, only) as found:
         call()
     return found
 
 
-def call_of(dtype: str, dim: int, causal: bool, length: int) -> tuple[Call, torch.Tensor]:
-    """A call and its LSE."""
-    q = torch.zeros((2, 4, length, dim), dtype=getattr(torch, dtype))
-    right = 0 if causal else -1
-    return Call(q, q, q, None, None, None, 0.1, 0.0, -1, right, False), torch.zeros(q.shape[:3])
-
-
 def forward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
-    call, lse = call_of(*case)
-    made = compiled_by(lambda: gluon_launch.forward(call, torch.empty_like(call.q), lse))
+    dim, mask, softcap = case
+    queries, keys, left, right, from_end = MASKS[mask]
+    dtype = torch.bfloat16 if dim % 128 == 0 else torch.float16
+    q = torch.zeros((2, 4, queries, dim), dtype=dtype)
+    k = torch.zeros((2, 4, keys, dim), dtype=dtype)
+    call = Call(q, k, k, None, None, None, 0.1, softcap, left, right, from_end)
+    assert band_of_call(call).mask == mask
+    lse = torch.zeros(q.shape[:3])
+    made = compiled_by(lambda: gluon_launch.forward(call, torch.empty_like(q), lse))
     return [look(each, case) for each in made]
 
 
@@ -127,3 +136,9 @@ def spills_in_loops(sass: str) -> int:
     return sum(
         bool(re.search(r"\b(LDL|STL)\b", instructions[each])) for loop in innermost for each in loop
     )
+
+
+if __name__ == "__main__":
+    for variant in EVERY:
+        for row in forward(variant):
+            print(row, flush=True)

@@ -74,7 +74,16 @@ TAKEN = {
     "top-left": ({}, {"causal": "top-left"}),
     "bottom-right": ({}, {"causal": "bottom-right"}),
     "causal and any window to the right": ({}, {"causal": True, "window": (-1, 7)}),
+    "bottom-right with fewer queries": ({"keys": 300}, {"causal": "bottom-right"}),
+    "bottom-right with more queries": ({"keys": 100}, {"causal": "bottom-right"}),
     "one query": ({"length": 1}, {}),
+    "window": ({}, {"window": (100, 0)}),
+    "a window ahead": ({}, {"window": (-1, 5)}),
+    "a window of a causal call": ({"keys": 300}, {"causal": "top-left", "window": (100, 7)}),
+    "softcap": ({}, {"softcap": 30.0}),
+    "96": ({"dim": 96}, {"causal": True}),
+    "192": ({"dim": 192}, {}),
+    "256": ({"dim": 256, "dtype": torch.float16}, {}),
     "ragged": ({"length": 1000}, {"causal": True}),
     "grouped heads": ({"key_heads": 2}, {}),
     "a gradient": ({"grad": True}, {"causal": True}),
@@ -87,14 +96,19 @@ TAKEN = {
 }
 REFUSED = {
     "float32": ({"dtype": torch.float32}, {}, "bfloat16 and float16, got torch.float32"),
-    "96": ({"dim": 96}, {}, "64 or 128, equal; got 96 and 96"),
-    "more keys": ({"keys": 300}, {}, "equally many queries and keys, got 256 and 300"),
+    "80": ({"dim": 80}, {}, "64, 96, 128, 192 or 256, equal; got 80 and 80"),
+    "no key": ({"keys": 0}, {}, "1 to 2**24 - 1 keys, got 0"),
     "no query": ({"length": 0}, {}, "1 to 2**24 - 1 queries"),
     "2**24 queries": ({"length": 2**24, "heads": 1, "key_heads": 1}, {}, "1 to 2**24 - 1 queries"),
     "2**31 rows": ({"length": 2**20, "heads": 1024, "key_heads": 1024}, {}, "under 2**31 rows"),
-    "window": ({}, {"window": (100, 0)}, "no window, got (100, 0)"),
-    "a window ahead": ({}, {"window": (-1, 5)}, "no window, got (-1, 5)"),
-    "softcap": ({}, {"softcap": 30.0}, "no softcap"),
+    "96 with a gradient": ({"dim": 96, "grad": True}, {}, "backward takes head_dim 64 or 128"),
+    "more keys with a gradient": (
+        {"keys": 300, "grad": True},
+        {},
+        "its backward takes equally many queries and keys, got 256 and 300",
+    ),
+    "window with a gradient": ({"grad": True}, {"window": (100, 0)}, "its backward has no window"),
+    "softcap with a gradient": ({"grad": True}, {"softcap": 30.0}, "its backward has no softcap"),
     "negative scale": ({}, {"scale": -1.0}, "a scale of 2**-64 and up, got -1.0"),
     "scale 0": ({}, {"scale": 0.0}, "a scale of 2**-64 and up, got 0.0"),
     "scale NaN": ({}, {"scale": float("nan")}, "a scale of 2**-64 and up, got nan"),
@@ -151,7 +165,7 @@ def test_a_mask_and_packed_sequences_are_refused(hopper: FakeTensorMode) -> None
 def test_in_a_capture_auto_takes_gluon_where_its_schedule_is_there(
     hopper: FakeTensorMode, monkeypatch: pytest.MonkeyPatch, scheduled: bool
 ) -> None:
-    launches = SimpleNamespace(is_scheduled=lambda q: scheduled)
+    launches = SimpleNamespace(is_scheduled=lambda call: scheduled)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     monkeypatch.setattr(op.run, "gluon", lambda: launches)
     with hopper:
@@ -163,7 +177,7 @@ def test_in_a_capture_auto_takes_gluon_where_its_schedule_is_there(
 
 
 def test_a_schedule_is_not_copied_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiling = gluon_schedule.Tiling(0, 2, 3, 128, 128, 1, 6)
+    tiling = gluon_schedule.Tiling(0, 2, 3, 128, 128, 0, 1, 6)
     lists = torch.zeros(1), torch.zeros(1)
     monkeypatch.setattr(gluon_schedule, "_ready", {tiling: lists})
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)

@@ -4,12 +4,13 @@
 |---|---|---|
 | GPU, software | compute capability 9.0 (Hopper), Triton 3.6 | the same |
 | dtype | bfloat16, float16 | the same |
-| head_dim, value dim | 64 or 128, equal | the same |
+| head_dim, value dim | 64, 96, 128, 192 or 256, equal | 64 or 128, equal |
 | heads | query heads a multiple of key heads | the same |
-| queries, keys | equally many, 1 to 2**24 - 1 | the same |
+| queries, keys | 1 to 2**24 - 1 of each | equally many |
 | rows in all | batch * heads * queries under 2**31 | the same |
 | causal | None, "top-left", "bottom-right", True | the same |
-| window, softcap, mask, varlen | none | none |
+| window, softcap | any | none |
+| mask, varlen | none | none |
 | scale | 2**-64 and up | the same |
 | memory | inner stride 1, the others multiples of 16 bytes and not 0 | the same |
 | deterministic=True | yes, the forward always is | no: dQ is summed by atomics |
@@ -34,7 +35,8 @@ __all__ = ["call_refusal", "gpu_refusal", "tma_takes"]
 TRITON = (3, 6)
 """Gluon is experimental and its names move with each release."""
 DTYPES = (torch.bfloat16, torch.float16)
-HEAD_DIMS = (64, 128)
+HEAD_DIMS = (64, 96, 128, 192, 256)
+BACKWARD_HEAD_DIMS = (64, 128)
 LONGEST = 2**24
 """Offsets inside a head are 32-bit: 2**24 rows of 128."""
 MOST_ROWS = 2**31
@@ -101,18 +103,19 @@ def call_refusal(
     if q.dtype not in DTYPES:
         return f"it takes bfloat16 and float16, got {q.dtype}"
     if dim not in HEAD_DIMS or v.shape[3] != dim:
-        return f"it takes head_dim and value dim 64 or 128, equal; got {dim} and {v.shape[3]}"
-    if k.shape[2] != length:
-        return f"it takes equally many queries and keys, got {length} and {k.shape[2]}"
+        return (
+            f"it takes head_dim and value dim {_one_of(HEAD_DIMS)}, equal; got {dim} and "
+            f"{v.shape[3]}"
+        )
     if not 1 <= length < LONGEST or not 1 <= batch * heads * length < MOST_ROWS:
         return (
             "it takes 1 to 2**24 - 1 queries and under 2**31 rows in all, got "
             f"{tuple(q.shape)} (batch, heads, queries, head_dim)"
         )
-    if masked or softcap != 0:
-        return f"it has no {'mask' if masked else 'softcap'}"
-    if left != -1 or right not in (-1, 0):
-        return f"it has no window, got ({left}, {right})"
+    if not 1 <= k.shape[2] < LONGEST:
+        return f"it takes 1 to 2**24 - 1 keys, got {k.shape[2]}"
+    if masked:
+        return "it has no mask"
     if not scale >= SMALLEST_SCALE:
         return f"it takes a scale of 2**-64 and up, got {scale}"
     for name, x in (("q", q), ("k", k), ("v", v)):
@@ -121,14 +124,34 @@ def call_refusal(
                 f"{name} is not laid out for TMA: it takes an inner stride of 1 and others "
                 f"that are multiples of 16 bytes, got {x.stride()}; pass {name}.contiguous()"
             )
-    differentiable = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
-    if differentiable and (deterministic or torch.are_deterministic_algorithms_enabled()):
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+        banded = left != -1 or right not in (-1, 0)
+        return _backward_refusal(q, k, softcap, banded, deterministic)
+    return None
+
+
+def _backward_refusal(
+    q: torch.Tensor, k: torch.Tensor, softcap: float, banded: bool, deterministic: bool
+) -> str | None:
+    """Why the backward does not take what the forward does; a gradient is wanted of it."""
+    length, dim = q.shape[2:]
+    if dim not in BACKWARD_HEAD_DIMS:
+        return f"its backward takes head_dim {_one_of(BACKWARD_HEAD_DIMS)}, got {dim}"
+    if k.shape[2] != length:
+        return f"its backward takes equally many queries and keys, got {length} and {k.shape[2]}"
+    if softcap != 0 or banded:
+        return f"its backward has no {'window' if banded else 'softcap'}"
+    if deterministic or torch.are_deterministic_algorithms_enabled():
         return "its backward is not deterministic: dQ is summed by atomics"
     return None
 
 
+def _one_of(numbers: tuple[int, ...]) -> str:
+    return f"{', '.join(map(str, numbers[:-1]))} or {numbers[-1]}"
+
+
 def tma_takes(x: torch.Tensor) -> bool:
-    """Whether a tensor map can describe these (batch, heads, rows, 64 or 128), from a fit address.
+    """Whether a tensor map can describe these (batch, heads, rows, head_dim), from a fit address.
 
     The strides of dims of size 1 are never used, so they may be anything.
     """

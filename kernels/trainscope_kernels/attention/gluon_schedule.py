@@ -25,7 +25,8 @@ class Tiling(NamedTuple):
     """How a forward is cut up.
 
     instances: heads of all batches. row_blocks: of each head. rows, keys: of a row block and of a
-    step. together: heads whose programs run at the same time. programs: on the whole device.
+    step. high: the last key that query 0 sees. together: heads whose programs run at the same time.
+    programs: on the whole device.
     """
 
     device: int
@@ -33,6 +34,7 @@ class Tiling(NamedTuple):
     row_blocks: int
     rows: int
     keys: int
+    high: int
     together: int
     programs: int
 
@@ -98,8 +100,8 @@ def _made(tiling: Tiling) -> tuple[torch.Tensor, torch.Tensor]:
             "flash_attention meets a causal call of a new shape while a CUDA graph is captured, "
             "and would have to copy its schedule to the GPU: call it once before the capture"
         )
-    device, instances, row_blocks, rows, keys, together, programs = tiling
-    steps = [-(-(block + 1) * rows // keys) for block in range(row_blocks)]
+    device, instances, row_blocks, rows, keys, high, together, programs = tiling
+    steps = [-(-((block + 1) * rows + high) // keys) for block in range(row_blocks)]
     both = [
         torch.tensor(each, dtype=torch.int32)
         for each in balanced_lists(instances, steps, together, programs)

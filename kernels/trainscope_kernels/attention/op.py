@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from trainscope_kernels.attention import run
+from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.checks import (
     check_impl,
     check_same_kind,
@@ -103,8 +104,10 @@ def flash_attention(
             masked=mask is not None,
             deterministic=deterministic,
         )
-        if refusal is None and impl == "auto" and right == 0 and _cannot_be_scheduled(q):
-            refusal = "its schedule cannot be copied while a CUDA graph is captured"
+        if refusal is None and impl == "auto" and right >= 0:
+            call = Call(q, k, v, None, None, None, scale, cap, left, right, from_end)
+            if _cannot_be_scheduled(call):
+                refusal = "its schedule cannot be copied while a CUDA graph is captured"
         impl = gluon_or(impl, refusal)
     out, lse = attention_op(
         q,
@@ -141,7 +144,7 @@ def gluon_or(impl: str, refusal: str | None) -> str:
     return impl
 
 
-def _cannot_be_scheduled(q: torch.Tensor) -> bool:
+def _cannot_be_scheduled(call: Call) -> bool:
     """Whether a CUDA graph is captured and Gluon has no schedule yet for this causal call.
 
     torch.compile decides before any capture.
@@ -149,7 +152,7 @@ def _cannot_be_scheduled(q: torch.Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()
         and torch.cuda.is_current_stream_capturing()
-        and not run.gluon().is_scheduled(q)
+        and not run.gluon().is_scheduled(call)
     )
 
 

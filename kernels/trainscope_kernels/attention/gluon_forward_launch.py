@@ -1,0 +1,153 @@
+"""Launch of the Gluon attention forward: its tile sizes, and how a call is cut into tiles."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from trainscope_kernels.attention.call import Call
+from trainscope_kernels.attention.gluon_band import BAND_OPEN
+from trainscope_kernels.attention.gluon_forward import attention_forward
+from trainscope_kernels.attention.gluon_schedule import (
+    Tiling,
+    heads_together,
+    is_ready,
+    schedule_on,
+)
+from trainscope_kernels.attention.gluon_start import multiprocessors, readable, start, tensor_map
+from trainscope_kernels.attention.tile_sizes import padded
+
+__all__ = ["forward", "is_scheduled"]
+
+LOG2E = 1.4426950408889634
+ROWS = 64
+"""Queries of one wgmma; the hardware has no other."""
+STAGES = 2
+
+
+class Plan(NamedTuple):
+    """How a head dimension is computed.
+
+    main, rest: the two parts of its columns. warpgroups: of 64 queries each. keys: of a tile.
+    q_in_registers: columns of Q. sums_by_thread: row sums stay apart until the end of a tile.
+    consumer, producer: registers of a thread.
+    """
+
+    main: int
+    rest: int
+    warpgroups: int
+    keys: int
+    q_in_registers: int
+    sums_by_thread: bool
+    consumer: int
+    producer: int
+
+
+PLANS = {
+    # TFLOP/s on an H200, 4x32x4096, full / causal.
+    # 128: 629 / 561 with Q in shared memory, 634 / 588 in registers.
+    # 64: 452 / 418 with two warpgroups of 240 registers, 484 / 429 with three.
+    64: Plan(64, 0, 3, 128, 0, True, 160, 32),
+    96: Plan(64, 32, 2, 128, 96, False, 240, 24),
+    128: Plan(128, 0, 2, 128, 128, False, 240, 24),
+    # 64 keys: with 128 neither the registers nor the shared memory of an SM hold S, P and O, or
+    # two stages of K and V.
+    192: Plan(128, 64, 2, 64, 192, False, 240, 24),
+    256: Plan(128, 128, 2, 64, 0, False, 240, 24),
+}
+
+
+class Band(NamedTuple):
+    """The keys that a query sees, and the kind of mask that takes: see gluon_band."""
+
+    low: int
+    high: int
+    mask: str
+
+
+def forward(call: Call, out: torch.Tensor, lse: torch.Tensor) -> None:
+    """Fill ``out`` (batch, heads, queries, dim) and ``lse`` (batch, heads, queries), float32."""
+    device: Any = call.q.device.index
+    if device != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            return forward(call, out, lse)
+    q, k, v = (readable(each) for each in call[:3])
+    _, heads, queries, dim = q.shape
+    plan = PLANS[dim]
+    width = padded(dim)
+    band = band_of_call(call)
+    capped = call.softcap != 0
+    tiling = tiling_of(call)
+    listed = band.mask == "diagonal"
+    table, lists = schedule_on(tiling) if listed else (lse, lse)
+    start(
+        attention_forward,
+        tiling.programs,
+        (device, q.dtype, dim, band.mask, capped),
+        (
+            tensor_map(q, ROWS, width),
+            tensor_map(k, plan.keys, width),
+            tensor_map(v, plan.keys, width),
+            tensor_map(out, ROWS, plan.main),
+            lse,
+            table,
+            lists,
+            tiling.instances * tiling.row_blocks,
+            queries,
+            k.shape[2],
+            band.low,
+            band.high,
+            tiling.row_blocks,
+            heads,
+            heads // k.shape[1],
+            (call.softcap if capped else call.scale) * LOG2E,
+            2 * LOG2E * call.scale / call.softcap if capped else 0.0,
+        ),
+        WARPGROUPS=plan.warpgroups,
+        ROWS=ROWS,
+        KEYS=plan.keys,
+        DIM=width,
+        MAIN=plan.main,
+        REST=plan.rest,
+        STAGES=STAGES,
+        MASK=band.mask,
+        CAPPED=capped,
+        TABLE=listed,
+        Q_IN_REGISTERS=plan.q_in_registers,
+        SUMS_BY_THREAD=plan.sums_by_thread,
+        CONSUMER_REGISTERS=plan.consumer,
+        PRODUCER_REGISTERS=plan.producer,
+    )
+
+
+def band_of_call(call: Call) -> Band:
+    """What a query sees in columns from its own number on, and the cheapest mask for it."""
+    queries, keys = call.q.shape[2], call.k.shape[2]
+    whole = keys % PLANS[call.q.shape[3]].keys == 0
+    shift = keys - queries if call.from_end else 0
+    low = -BAND_OPEN if call.left < 0 else max(shift - call.left, -BAND_OPEN)
+    high = BAND_OPEN if call.right < 0 else min(shift + call.right, BAND_OPEN)
+    if low <= 1 - queries and high >= keys - 1:
+        return Band(low, high, "none" if whole else "end")
+    one_tile = high >= 0 and high % ROWS == 0 and queries + high <= keys
+    return Band(low, high, "diagonal" if low <= 1 - queries and one_tile else "band")
+
+
+def is_scheduled(call: Call) -> bool:
+    """Whether the forward has nothing to copy to the GPU first."""
+    return band_of_call(call).mask != "diagonal" or is_ready(tiling_of(call))
+
+
+def tiling_of(call: Call) -> Tiling:
+    """How the call is cut into tiles, and on how many programs."""
+    batch, heads, queries, dim = call.q.shape
+    plan = PLANS[dim]
+    rows = plan.warpgroups * ROWS
+    instances, row_blocks = batch * heads, -(-queries // rows)
+    # a head's K and V are read by all its row blocks
+    together = heads_together(call.k.shape[2] * dim * 2 * call.q.element_size())
+    device: Any = call.q.device.index
+    programs = min(instances * row_blocks, multiprocessors(device))
+    high = band_of_call(call).high
+    return Tiling(device, instances, row_blocks, rows, plan.keys, high, together, programs)
