@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from trainscope_kernels.impls import interpreting
+from trainscope_kernels.repeats import Again
 from trainscope_kernels.softmax.plan import Plan
 from trainscope_kernels.softmax.rows import MOST_LEVELS, Rows, rows_of
+from trainscope_kernels.triton_start import Start, compiled_start, starter
 
-__all__ = ["Launch", "launch_of", "room_on", "run_on"]
+__all__ = ["Launch", "again_of", "launch_of", "room_on", "run_on"]
 
 INT32_END = 2**31
 HALF_STARTED = 4
@@ -26,16 +28,16 @@ class Launch(NamedTuple):
     """The grid, the integers and the constants of one or two launches.
 
     words: 64-bit words that the shares exchange; 0 where no row is split. integers: the kernels'
-    scalars, in their order. stages: constexprs and options of each launch. ready: the compiled
-    kernels and their constants, by what they depend on besides these numbers; starting one costs
-    half of asking Triton, which looks at each argument again to find it.
+    scalars, in their order. stages: constexprs and options of each launch. ready: what starts the
+    compiled kernels, and their constants, by what they depend on besides these numbers; starting
+    one costs a fraction of asking Triton, which looks at each argument again to find it.
     """
 
     grid: tuple[int, int, int]
     words: int
     integers: tuple[int, ...]
     stages: tuple[dict[str, Any], ...]
-    ready: dict[Any, tuple[tuple[Callable[..., None], tuple[Any, ...]], ...]]
+    ready: dict[Any, tuple[tuple[Start, tuple[Any, ...]], ...]]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -112,11 +114,13 @@ def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Ten
     if launch.words:
         # zeroed: who waits takes any other word as there, and the first one counts programs
         words = torch.zeros(launch.words + 1, dtype=torch.int64, device=tensors[0].device)
-    key = (device.index, *[(each.dtype, each.data_ptr() % 16 == 0) for each in tensors])
+    pointers = tuple(each.data_ptr() for each in tensors)
+    key = (device.index, *[each.dtype for each in tensors], *[each % 16 == 0 for each in pointers])
     ready = launch.ready.get(key)
     if ready is not None:
+        to_words = None if words is None else words.data_ptr()
         for start, constants in ready:
-            start(*tensors, words, *launch.integers, *constants)
+            start(launch.grid[0], (*pointers, to_words, *launch.integers, *constants))
         return None
     compiled = [
         kernel[launch.grid](*tensors, words, *launch.integers, **stage) for stage in launch.stages
@@ -124,10 +128,38 @@ def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Ten
     # the interpreter compiles nothing and returns None
     if None not in compiled:
         launch.ready[key] = tuple(
-            (each[launch.grid], tuple(stage[name] for name in CONSTANTS))
+            (starter(each, device.index), tuple(stage[name] for name in CONSTANTS))
             for each, stage in zip(compiled, launch.stages, strict=True)
         )
     return None
+
+
+def again_of(kernel: Any, launch: Launch, x: Tensor, dtype: torch.dtype | None) -> Again | None:
+    """What does the launch for other tensors like x, with a result of ``dtype`` of its own.
+
+    None where shares exchange words, which are made anew each time.
+    """
+    if launch.words:
+        return None
+    (stage,) = launch.stages
+    rest = (None, *launch.integers, *(stage[name] for name in CONSTANTS))
+    arguments = (x.dtype, dtype or x.dtype, *rest)
+    start = compiled_start(kernel, x.get_device(), arguments, {"num_warps": stage["num_warps"]})
+    programs = launch.grid[0]
+    # torch reads fewer arguments faster
+    kept: dict[str, Any] = {} if x.is_contiguous() else {"memory_format": torch.contiguous_format}
+    if dtype not in (None, x.dtype):
+        kept["dtype"] = dtype
+
+    def again(x: Tensor) -> Tensor | None:
+        y = torch.empty_like(x, **kept)
+        at, to = x.data_ptr(), y.data_ptr()
+        if (at | to) % 16:
+            return None
+        start(programs, (at, to, *rest))
+        return y
+
+    return again
 
 
 def _unit_of(rows: Rows) -> int:

@@ -12,13 +12,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trainscope_kernels.softmax.launch import launch_of, room_on, run_on
+from trainscope_kernels.repeats import Again
+from trainscope_kernels.softmax.launch import again_of, launch_of, room_on, run_on
 from trainscope_kernels.softmax.plan import forward_plan
 from trainscope_kernels.softmax.triton_exchange import combined, published, still_packed, ticket
 from trainscope_kernels.softmax.triton_exp import exp_of_difference, inverse_of
 from trainscope_kernels.softmax.triton_places import result_rows, source_rows, tile_of
 
-__all__ = ["softmax_forward", "softmax_forward_kernel"]
+__all__ = ["softmax_forward", "softmax_forward_again", "softmax_forward_kernel"]
 
 
 @triton.jit(do_not_specialize=["columns", "shares"])
@@ -94,3 +95,11 @@ def softmax_forward(x: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
         return softmax_forward(x.contiguous(), dim, dtype)
     run_on(device, softmax_forward_kernel, launch, (x, y))
     return y
+
+
+def softmax_forward_again(x: Tensor, dim: int, dtype: torch.dtype | None) -> Again | None:
+    """What does ``softmax_forward`` of other tensors like x; None where each is looked at."""
+    if x.numel() == 0:
+        return None
+    launch = launch_of(x.shape, x.stride(), dim, x.itemsize, room_on(x.device), forward_plan)
+    return None if launch is None else again_of(softmax_forward_kernel, launch, x, dtype)
