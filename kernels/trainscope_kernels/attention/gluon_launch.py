@@ -120,7 +120,6 @@ def backward(
             float(scale),
             scale * LOG2E,
         ),
-        WITH_DQ=True,
         CAUSAL=causal,
         RAGGED=ragged_keys,
         GROUPED=group > 1,
