@@ -62,7 +62,7 @@ def test_evaluation_metrics_and_transforms(hooks: Hooks, ranges: WrittenRanges) 
 
 def test_nothing_counts_while_data_is_fetched(hooks: Hooks, ranges: WrittenRanges) -> None:
     hooks.add_everything()
-    ranges.loop.phase = "data"
+    ranges.loop.find_phase = lambda: "data"
     nn.Linear(2, 1)(torch.ones(1, 2))
     assert ranges.text == ""
 

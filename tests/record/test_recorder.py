@@ -167,10 +167,9 @@ def test_the_thread_that_begins_a_step_is_the_loops(recorder: Recorder) -> None:
     assert [row[1] for row in rows(recorder)] == ["forward", "step"]
 
 
-def test_rows_that_nobody_takes_are_bounded_and_counted(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_nobody_takes_are_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder_module, "MAX_WAITING_ROWS", 3)
+    recorder = Recorder()
     for step in range(5):
         recorder.begin_step(step)
         with Range(recorder, "x"):

@@ -25,27 +25,22 @@ class Range:
     rest, take twice as long, and a call from one method here to another a tenth of the whole.
     """
 
-    __slots__ = ("_loop", "_name", "_name_id", "_recorder", "_rows", "_stack")
+    __slots__ = ("_name", "_name_id", "_recorder", "_rows", "_stack")
 
     def __init__(self, recorder: Recorder, name: str) -> None:
         self._recorder = recorder
-        self._loop = recorder.loop
         self._stack = recorder.stack
         self._rows = recorder.rows
         self._name = name
         self._name_id = recorder.name_id(name)
 
     def open(self) -> int:
-        """Begin an interval; return the token that ends it (-1: not recorded)."""
-        recorder = self._recorder
-        if recorder.shown:
-            return recorder.open(self._name)
+        """Begin an interval; return the token that ends it (0: not recorded)."""
+        if self._recorder.shown:
+            return self._recorder.open(self._name)
         stack = self._stack
-        token = len(stack)
-        if token == recorder.phase_depth:
-            self._loop.phase = self._name
-        stack.append((self._name_id, perf_counter_ns(), None))
-        return token
+        stack.append((self._name_id, perf_counter_ns()))
+        return len(stack)
 
     def close(self, token: int) -> None:
         """End the interval of that token, and any left open inside it."""
@@ -53,26 +48,18 @@ class Range:
         recorder = self._recorder
         stack = self._stack
         base = recorder.base
-        if recorder.shown or token < base or token != len(stack) - 1:
+        if recorder.shown or token <= base or token != len(stack):
             recorder.close(token)
             return
-        name_id, start_ns, window = stack.pop()
-        if window is not None:  # it ended while this range was open
-            window.pop()
-        if token == recorder.phase_depth:
-            self._loop.phase = None
+        name_id, start_ns = stack.pop()
         recorder.last_end_ns = end_ns
-        self._rows.extend((recorder.step, name_id, token + 1 - base, start_ns, end_ns))
+        self._rows.extend((recorder.step, name_id, token - base, start_ns, end_ns))
 
     def __enter__(self) -> Range:
-        recorder = self._recorder
-        if recorder.shown:
-            recorder.open(self._name)
-            return self
-        stack = self._stack
-        if len(stack) == recorder.phase_depth:
-            self._loop.phase = self._name
-        stack.append((self._name_id, perf_counter_ns(), None))
+        if self._recorder.shown:
+            self._recorder.open(self._name)
+        else:
+            self._stack.append((self._name_id, perf_counter_ns()))
         return self
 
     def __exit__(
@@ -84,18 +71,13 @@ class Range:
         end_ns = perf_counter_ns()
         recorder = self._recorder
         stack = self._stack
-        token = len(stack) - 1
-        base = recorder.base
-        if recorder.shown or token < base or stack[token][0] != self._name_id:
+        depth = len(stack) - recorder.base
+        if recorder.shown or depth <= 0 or stack[-1][0] != self._name_id:
             recorder.close_named(self._name_id)
             return
-        name_id, start_ns, window = stack.pop()
-        if window is not None:  # it ended while this range was open
-            window.pop()
-        if token == recorder.phase_depth:
-            self._loop.phase = None
+        name_id, start_ns = stack.pop()
         recorder.last_end_ns = end_ns
-        self._rows.extend((recorder.step, name_id, token + 1 - base, start_ns, end_ns))
+        self._rows.extend((recorder.step, name_id, depth, start_ns, end_ns))
 
 
 class StepRange:

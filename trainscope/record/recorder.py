@@ -49,16 +49,28 @@ class Recorder:
     numbers each, is filled here and emptied by the worker thread.
     """
 
+    __slots__ = (
+        "_domain", "_keep", "_names", "_row_limit", "_shown_in", "_step_end_ns", "_step_start_ns",
+        "_step_window", "_unsure", "_window", "backwards", "base", "forwards", "last_end_ns",
+        "loop", "names", "on_event", "optimizer_steps", "over", "rows", "rows_dropped", "shown",
+        "stack", "step", "steps_done",
+    )  # fmt: skip
+
     def __init__(self, loop: LoopState | None = None, domain: TimelineDomain | None = None) -> None:
         self.loop = loop if loop is not None else LoopState()
+        self.loop.find_phase = self._phase
         self._domain = domain
         self._window: TimelineDomain | None = None
+        self._shown_in: dict[int, TimelineDomain] = {}
+        """The window that shows an open range, by the range's token."""
         self.shown = domain is not None
         """Whether a tool shows the ranges now, so that they cost more than a row."""
         self.rows: list[int] = []
+        self._row_limit = MAX_WAITING_ROWS * FIELDS
         self._unsure = UnsureRows(self.rows)
         self.rows_dropped = 0
         self.names: dict[str, int] = {STEP_NAME: 0}
+        self._names = [STEP_NAME]
         self.step = -1
         self.steps_done = 0
         self.forwards = 0
@@ -70,14 +82,12 @@ class Recorder:
         """When the newest range ended."""
         self.over = False
         """Closed for good: nothing is recorded any more."""
-        self.stack: list[tuple[int, int, TimelineDomain | None]] = []
-        """The open ranges: name_id, start_ns, and the window that shows it."""
+        self.stack: list[tuple[int, int]] = []
+        """The open ranges: name_id, start_ns. The token of one is how many are open with it."""
         self._keep = True
         """Whether what is closed leaves a row."""
         self.base = 0
         """How many ranges were open when the step began; 0 outside a step."""
-        self.phase_depth = -1
-        """How many ranges are open where the next one is a phase; -1 outside a step."""
         self._step_start_ns = 0
         self._step_end_ns = 0
         self._step_window: TimelineDomain | None = None
@@ -94,6 +104,15 @@ class Recorder:
             found = names.setdefault(name, len(names))
         return found
 
+    def _phase(self) -> str | None:
+        stack, base = self.stack, self.base
+        if self.step < 0 or len(stack) <= base:
+            return None
+        names = self._names
+        if len(names) < len(self.names):
+            names = self._names = list(self.names)
+        return names[stack[base][0]]
+
     @property
     def domain(self) -> TimelineDomain | None:
         """Where a tool that is attached for the whole run shows the ranges; None without one."""
@@ -102,7 +121,7 @@ class Recorder:
     @domain.setter
     def domain(self, domain: TimelineDomain | None) -> None:
         self._domain = domain
-        self.shown = domain is not None or self._window is not None
+        self._see_tools()
 
     @property
     def window(self) -> TimelineDomain | None:
@@ -112,7 +131,12 @@ class Recorder:
     @window.setter
     def window(self, window: TimelineDomain | None) -> None:
         self._window = window
-        self.shown = window is not None or self._domain is not None
+        self._see_tools()
+
+    def _see_tools(self) -> None:
+        # what a window has shown is closed there too, after the window's end
+        windows = self._window is not None or self._step_window is not None or self._shown_in
+        self.shown = self._domain is not None or bool(windows) or self.over
 
     # ---- ranges -------------------------------------------------------------------------------
     def range(self, name: str) -> Range:
@@ -120,10 +144,9 @@ class Recorder:
         return Range(self, name)
 
     def open(self, name: str) -> int:
-        """Open a range on the loop's thread; return the token that closes it (-1: not recorded)."""
-        loop = self.loop
-        if get_ident() != loop.thread_id or self.over:
-            return -1
+        """Open a range on the loop's thread; return the token that closes it (0: not recorded)."""
+        if get_ident() != self.loop.thread_id or self.over:
+            return 0
         stack = self.stack
         name_id = self.name_id(name)
         if self._domain is not None:
@@ -131,33 +154,31 @@ class Recorder:
         window = self._window
         if window is not None:
             window.push(name)
-        depth = len(stack)
-        if depth == self.phase_depth:
-            loop.phase = name
-        stack.append((name_id, perf_counter_ns(), window))
-        return depth
+            self._shown_in[len(stack) + 1] = window
+        stack.append((name_id, perf_counter_ns()))
+        return len(stack)
 
     def close(self, token: int) -> None:
         """Close the range of that token, and any opened inside it that was left open."""
-        if token < 0 or get_ident() != self.loop.thread_id:
+        if token <= 0 or get_ident() != self.loop.thread_id:
             return
         end_ns = self.last_end_ns = perf_counter_ns()
         stack = self.stack
         base = 0
         if self.step >= 0:
             base = self.base
-            if token == base:
-                self.loop.phase = None
-            elif token < base:  # a range around the loop ends, so the step in it has ended
+            if token <= base:  # a range around the loop ends, so the step in it has ended
                 self.end_step()
                 base = 0
-        while len(stack) > token:
-            name_id, start_ns, window = stack.pop()
+        while (depth := len(stack)) >= token:
+            name_id, start_ns = stack.pop()
             if self._keep:
                 # a step's own ranges end with it, so what ends now is of the step that is open
-                self.rows.extend((self.step, name_id, len(stack) + 1 - base, start_ns, end_ns))
+                self.rows.extend((self.step, name_id, depth - base, start_ns, end_ns))
+            window = self._shown_in.pop(depth, None)
             if window is not None:
                 window.pop()
+                self._see_tools()
             if self._domain is not None:
                 self._domain.pop()
 
@@ -166,20 +187,20 @@ class Recorder:
 
         Few are kept: the oldest go to the rows, in no step, as all do when the recording ends.
         """
-        if self.step >= 0 or not 0 <= token < len(self.stack):
+        if self.step >= 0 or not 0 < token <= len(self.stack):
             self.close(token)
             return
-        name_id, start_ns, _window = self.stack[token]
+        name_id, start_ns = self.stack[token - 1]
         self._keep = False
         self.close(token)
         self._keep = True
         if not self.over:
-            self._unsure.keep((-1, name_id, token + 1, start_ns, self.last_end_ns))
+            self._unsure.keep((-1, name_id, token, start_ns, self.last_end_ns))
 
     def close_named(self, name_id: int) -> None:
         """Close the innermost open range of that name, and any left open inside it."""
-        for token in range(len(self.stack) - 1, -1, -1):
-            if self.stack[token][0] == name_id:
+        for token in range(len(self.stack), 0, -1):
+            if self.stack[token - 1][0] == name_id:
                 self.close(token)
                 return
 
@@ -190,20 +211,20 @@ class Recorder:
         loop.thread_id = get_ident()
         if self.step >= 0:
             self.end_step()
-        if len(self.rows) > MAX_WAITING_ROWS * FIELDS:
+        if len(self.rows) > self._row_limit:
             self.rows_dropped += len(self.rows) // FIELDS
             self.rows.clear()
-        loop.phase = None
         loop.evaluating = False
         loop.started = True
         self._keep = True  # an interrupt may have left it otherwise
         self._unsure.step = None if self.on_event is None else step
-        self.base = self.phase_depth = len(self.stack)
-        if self._domain is not None:
-            self._domain.push(f"{STEP_NAME} {step}")
-        window = self._step_window = self._window
-        if window is not None:
-            window.push(f"{STEP_NAME} {step}")
+        self.base = len(self.stack)
+        if self.shown:
+            if self._domain is not None:
+                self._domain.push(f"{STEP_NAME} {step}")
+            window = self._step_window = self._window
+            if window is not None:
+                window.push(f"{STEP_NAME} {step}")
         start_ns = self._step_start_ns = perf_counter_ns()
         # last: interrupted before, the step has not begun, and none gets another's start
         self.step = loop.step = step
@@ -215,7 +236,7 @@ class Recorder:
         if step < 0:
             return
         if len(self.stack) > self.base:
-            self.close(self.base)
+            self.close(self.base + 1)
             end_ns = None
         start_ns = self._step_start_ns
         if end_ns is None:
@@ -227,17 +248,19 @@ class Recorder:
         self.step = -1
         self.loop.step = None
         self.base = 0
-        self.phase_depth = -1
         if self._unsure.step is not None:
             self._unsure.end_step(keep)
         if keep:
             self.rows.extend((step, 0, 0, start_ns, end_ns))
             self.steps_done += 1
             self._step_end_ns = end_ns
-        if self._step_window is not None:
-            self._step_window.pop()
-        if self._domain is not None:
-            self._domain.pop()
+        if self.shown:
+            if self._step_window is not None:
+                self._step_window.pop()
+                self._step_window = None
+                self._see_tools()
+            if self._domain is not None:
+                self._domain.pop()
 
     def drop_step(self) -> None:
         """Close the step and its ranges and leave no row of them, as if it had not begun."""
@@ -261,7 +284,7 @@ class Recorder:
         """Close the step and every range: the loop was left for good."""
         self.loop.thread_id = get_ident()
         self.end_step()
-        self.close(0)
+        self.close(1)
         self._unsure.give_up()
         self.loop.finished = True
         self._end()
@@ -270,12 +293,11 @@ class Recorder:
         """Forget the open ranges and the rows, which are the parent's, in a forked child."""
         self.stack.clear()
         self.rows.clear()
+        self._shown_in.clear()
         self._unsure.forget()
         self.step = -1
         self.loop.step = None
-        self.loop.phase = None
         self.base = 0
-        self.phase_depth = -1
         self._domain = self._window = self._step_window = None
         self._end()
 

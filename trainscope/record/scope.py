@@ -122,7 +122,12 @@ class Scope:
             return loader
         session.counted_by = "scope.steps"
         return Steps(
-            loader, session.recorder, open_step.by_loop(), session.end_step, session.drop_step
+            loader,
+            session.recorder,
+            begin=open_step.by_loop(),
+            go_on=session.next_step,
+            end=session.end_step,
+            drop=session.drop_step,
         )
 
     def step(self) -> OneStep | NullRange:

@@ -128,16 +128,49 @@ class Session:
                 self.end_step()
             step = self._next_step
             capture = self.capture
-            if capture is not None:
-                capture.begin_step(step)
-                recorder.window = self._annotations if capture.in_window else None
-                self.detector.noted = self.noted_waits if capture.in_window else None
+            if capture is not None and step >= capture.begin_at:
+                self._advance(capture, step)
             began_ns = perf_counter_ns()
             self.detector.begin_step(step)
             self.hooks.begin_step()
             self.own_ns += recorder.begin_step(step) - began_ns
         except Exception as fault:
             self._give_up(fault)
+
+    def next_step(self) -> None:
+        """End the open step and begin the next: what a loop does that has come round.
+
+        It is ``end_step`` and ``begin_step``; where no window begins or ends it is both in one,
+        with half of their looks at the clock.
+        """
+        recorder, capture = self.recorder, self.capture
+        step = recorder.step
+        if (
+            step < 0
+            or not self._open
+            or (capture is not None and (step >= capture.end_at or step + 1 >= capture.begin_at))
+        ):
+            self.end_step()
+            self.begin_step()
+            return
+        began_ns = perf_counter_ns()
+        try:
+            self._next_step = following = step + 1
+            recorder.end_step(began_ns)
+            self.metrics.end_step(step)
+            self.detector.begin_step(following)
+            self.hooks.begin_step()
+            self.own_ns += recorder.begin_step(following) - began_ns
+        except TrainscopeError:
+            raise  # a NaN that the user asked to be stopped at
+        except Exception as fault:
+            self._give_up(fault)
+
+    def _advance(self, capture: Capture, step: int) -> None:
+        """A window may begin or end with this step."""
+        capture.begin_step(step)
+        self.recorder.window = self._annotations if capture.in_window else None
+        self.detector.noted = self.noted_waits if capture.in_window else None
 
     def end_step(self, end_ns: int | None = None) -> None:
         """End the step that is open; ``end_ns`` is when it ended, where that was before now."""
@@ -158,9 +191,10 @@ class Session:
             self._give_up(fault)
         finally:
             self.own_ns += perf_counter_ns() - began_ns
-        if self.capture is not None and self._open:
+        capture = self.capture
+        if capture is not None and step >= capture.end_at and self._open:
             try:
-                self.capture.end_step(step)
+                capture.end_step(step)
             except Exception as fault:
                 self._give_up(fault)
 
@@ -253,13 +287,18 @@ class Session:
             self.recorder.close_all,
             self.hooks.remove,
             self.detector.stop,
-            *([] if self.capture is None else [self.capture.close]),
+            self._close_capture,
             self.metrics.close,
             self.worker.close,
             self._saving.write_info,
             self._saving.write_state,
             self.directory.close,
         ]
+
+    def _close_capture(self) -> None:
+        if self.capture is not None:
+            ended = self._next_step - 1
+            self.capture.close(ended if ended >= self.settings.start_step else None)
 
     def close(self) -> None:
         """End the recording: hooks out, everything written; raises no ``Exception``.

@@ -26,12 +26,14 @@ class Steps(Generic[Batch]):
         loader: Iterable[Batch],
         recorder: Recorder,
         begin: Callable[[], None],
+        go_on: Callable[[], None],
         end: Callable[[], None],
         drop: Callable[[], None],
     ) -> None:
         self._loader = loader
         self._recorder = recorder
         self._begin = begin
+        self._go_on = go_on
         self._end = end
         self._drop = drop
 
@@ -45,8 +47,13 @@ class Steps(Generic[Batch]):
             return
         data = recorder.range("data")
         batches = iter(self._loader)
+        go_on = self._go_on
+        step = -1
         while True:
-            self._begin()
+            if step >= 0 and recorder.step == step:
+                go_on()
+            else:  # the first turn; or the step was ended from elsewhere
+                self._begin()
             step = recorder.step
             token = data.open()
             try:
@@ -63,8 +70,6 @@ class Steps(Generic[Batch]):
             except BaseException:  # a break or a dropped iterator
                 self._end_quietly(step)
                 raise
-            if recorder.step == step:
-                self._end()
 
     def _end_quietly(self, step: int) -> None:
         """End the step unless the loop has gone on to another; what ends the loop goes first."""

@@ -121,7 +121,9 @@ class Armed:
     def untouched(self) -> bool:
         """Return whether the filter is first and the user does not wish torch to raise instead."""
         filters = warnings.filters
-        return bool(filters) and filters[0] is self._entry and self.wished != _ERROR
+        if not filters or filters[0] is not self._entry:
+            return False
+        return self.wished != _ERROR
 
     def version(self) -> object:
         """Return what changes whenever the filters were changed through Python's own functions.

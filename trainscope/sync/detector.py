@@ -55,6 +55,7 @@ class SyncDetector:
         self._installation = DRY if self.dry_run else LIVE
         self._sites = Sites()
         self._steps = ArmedSteps()
+        self._armed: Armed | None = None
         self._started = False
         self._fault: Exception | None = None
         self._version: object = None
@@ -76,6 +77,7 @@ class SyncDetector:
         self._started = True
         self._installation.add(self)
         live = self._live()
+        self._armed = None if live is None else live.armed
         self._able = live is None or live.armed.available
         if live is not None:
             live.armed.repair()  # it may have been armed before, and covered since
@@ -108,16 +110,19 @@ class SyncDetector:
         """Check, as step number `step` begins, that the detector is still whole; repair it."""
         if not self._started:
             return
-        source = self._installation.source
+        steps, armed = self._steps, self._armed
         hidden = None
-        if isinstance(source, Live):
-            armed = source.armed
+        if armed is not None:
             self._unasked += 1
             # a question takes half of what all else takes here: after many steps without a change
             # not each step asks
             if self._unasked >= self._ask_every or not armed.untouched():
                 hidden = self._asked(armed)
-        self._steps.begin(step, hidden)
+        if hidden is None and steps.running is not None:  # `steps.begin`, in most steps all of it
+            steps.running = step
+            steps.count += 1
+        else:
+            steps.begin(step, hidden)
 
     def drop_step(self) -> None:
         """Forget the step that was begun last: there was nothing in it."""

@@ -13,7 +13,8 @@ __all__ = ["LoopState"]
 class LoopState:
     """Plain attributes that the recorder writes and the detector reads, with no lock.
 
-    ``step`` is None outside a step, ``phase`` None between phases. ``evaluating`` is true while a
+    ``step`` is None outside a step. ``find_phase`` tells which phase is open, None between phases:
+    it is asked at a wait, while phases come and go in every step. ``evaluating`` is true while a
     wrapped model runs in eval mode or without gradients. ``eval_mode`` is true once one has run in
     eval mode, until one runs in train mode, or a backward or an optimizer. ``h2d`` opens the
     ``h2d`` range around a copy to the device, or is None. ``thread_id`` is the loop's thread.
@@ -22,13 +23,13 @@ class LoopState:
     """
 
     __slots__ = (
-        "check_inside", "eval_mode", "evaluating", "finished", "h2d", "phase", "started", "step",
-        "thread_id",
+        "check_inside", "eval_mode", "evaluating", "find_phase", "finished", "h2d", "started",
+        "step", "thread_id",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.step: int | None = None
-        self.phase: str | None = None
+        self.find_phase: Callable[[], str | None] | None = None
         self.evaluating = False
         self.eval_mode = False
         self.started = False
@@ -36,6 +37,11 @@ class LoopState:
         self.h2d: Callable[[], AbstractContextManager[object]] | None = None
         self.thread_id = threading.get_ident()
         self.check_inside: Callable[[FrameType | None], bool | None] | None = None
+
+    @property
+    def phase(self) -> str | None:
+        """The phase that is open, None between phases; asked on the loop's thread alone."""
+        return None if self.find_phase is None else self.find_phase()
 
     def inside(self, frame: FrameType | None) -> bool:
         """Whether the loop trains at ``frame``, of its thread, though it may be between steps."""

@@ -26,6 +26,9 @@ _AT_ONCE = -sys.maxsize
 class Capture:
     """Opens and closes the windows of a schedule; outside them a step costs two comparisons.
 
+    Steps before ``begin_at`` need not be told by ``begin_step``, nor those before ``end_at`` by
+    ``end_step``.
+
     The schedule counts from the first step seen, so a run resumed at step 1000 waits as long as a
     fresh one. A fault of ours, a full disk among them, ends the capturing with one warning and
     never reaches the loop. All but ``state`` is called on the loop's thread.
@@ -47,8 +50,10 @@ class Capture:
         self._nsys = under_nsys(os.environ if environ is None else environ)
         self._first_step: int | None = None
         self._last_ended: int | None = None
-        self._begin_at = _NEVER if schedule is None else _AT_ONCE
-        self._end_at = _NEVER
+        self.begin_at = _NEVER if schedule is None else _AT_ONCE
+        """The first step whose beginning may change something."""
+        self.end_at = _NEVER
+        """The first step whose end may."""
         self._open: OneWindow | None = None
         self._windows: tuple[CaptureWindow, ...] = ()
         self._missing: dict[str, None] = {}
@@ -62,22 +67,27 @@ class Capture:
     # ---- hot path -----------------------------------------------------------------------------
     def begin_step(self, step: int) -> None:
         """The loop is about to begin ``step``; steps come in rising order."""
-        if step >= self._begin_at:
+        if step >= self.begin_at:
             self._guarded(self._advance, step)
 
     def end_step(self, step: int) -> None:
         """The loop has ended ``step``."""
         self._last_ended = step
-        if step >= self._end_at:
+        if step >= self.end_at:
             self._guarded(self._step_done, step)
 
     # ---- afterwards ---------------------------------------------------------------------------
-    def close(self) -> None:
-        """Cut an open window short, write it, say what was not captured; later calls do nothing."""
+    def close(self, last_ended: int | None = None) -> None:
+        """Cut an open window short, write it, say what was not captured; later calls do nothing.
+
+        ``last_ended`` is the last step that has ended, where its end may not have been told.
+        """
         if self._closed or os.getpid() != self._pid:  # a fork's copy of the window is not its own
             return
+        if last_ended is not None:
+            self._last_ended = last_ended
         self._closed = True
-        self._begin_at = _NEVER
+        self.begin_at = _NEVER
         if self._open is None:
             self._say_what_never_began()
         elif threading.get_ident() != self._thread_id:
@@ -105,6 +115,8 @@ class Capture:
         assert schedule is not None
         if self._first_step is None:
             self._first_step = step
+        elif step > self._first_step:
+            self._last_ended = step - 1
         if self._open is not None and step > self._open.last_step:
             self._cut_short(f"its last step had no end when step {step} began")
         index = step - self._first_step
@@ -113,14 +125,14 @@ class Capture:
             if start == index and not self._begin_window(step):
                 start = schedule.next_window(index + 1)
             if self._open is None:
-                self._begin_at = _NEVER if start is None else self._first_step + start
+                self.begin_at = _NEVER if start is None else self._first_step + start
                 return
         window = self._open
         assert window is not None
         if window.first_active_step is None and schedule.action(index) is not Action.WARMUP:
             window.start(step)
             self.in_window = window.window.records_here
-        self._begin_at = step + 1 if window.first_active_step is None else window.last_step + 1
+        self.begin_at = step + 1 if window.first_active_step is None else window.last_step + 1
 
     def _begin_window(self, step: int) -> bool:
         """Switch a window on; False when another profiler has the right of way."""
@@ -137,7 +149,7 @@ class Capture:
             on_other=self._give_way,
         )
         self._open.prepare()
-        self._end_at = step
+        self.end_at = step
         return True
 
     def _step_done(self, step: int) -> None:
@@ -167,9 +179,9 @@ class Capture:
         assert window is not None
         self._open = None
         self.in_window = False
-        self._end_at = _NEVER
+        self.end_at = _NEVER
         if not self._closed:
-            self._begin_at = _AT_ONCE  # the next step looks for the next window
+            self.begin_at = _AT_ONCE  # the next step looks for the next window
         return window
 
     def _finish(self, window: OneWindow, *, complete: bool) -> None:
@@ -226,7 +238,8 @@ class Capture:
         """No further window; one warning, and the loop goes on."""
         window, self._open = self._open, None
         self.in_window = False
-        self._begin_at = self._end_at = _NEVER
+        # the next step, to be told that it is in no window
+        self.begin_at, self.end_at = _NEVER if self._closed else _AT_ONCE, _NEVER
         self._stopped = True
         if window is not None:
             remains = window.abandon(stop=threading.get_ident() == self._thread_id)

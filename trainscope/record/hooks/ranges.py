@@ -14,10 +14,12 @@ from torch._guards import TracingContext
 from trainscope.notice import warn
 from trainscope.sync.loop import LoopState
 
-__all__ = ["LoopRanges", "NamedRange", "RangeRecorder"]
+__all__ = ["LoopRanges", "NamedRange", "RangeRecorder", "dispatch_modes", "running_backward"]
 
-_running_backward = torch._C._current_graph_task_id  # -1 when this thread runs no backward
-_dispatch_modes = torch._C._len_torch_dispatch_stack
+running_backward = torch._C._current_graph_task_id
+"""-1 when this thread runs no backward."""
+dispatch_modes = torch._C._len_torch_dispatch_stack
+"""How many ``TorchDispatchMode`` this thread is in."""
 
 
 class NamedRange(Protocol):
@@ -98,8 +100,8 @@ class LoopRanges:
         return (
             not self.active
             or get_ident() != self.loop.thread_id
-            or _running_backward() != -1
-            or (_dispatch_modes() > 0 and _compiling())
+            or running_backward() != -1
+            or (dispatch_modes() and _compiling())
         )
 
     def fail(self, error: Exception) -> None:

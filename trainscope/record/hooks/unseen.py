@@ -58,7 +58,7 @@ def _silent(
     sentences: list[str] = []
     for watcher in watchers:
         silent_steps = backward_steps - watcher.seen_at
-        if watcher.calls == 0 and backward_steps > 0:
+        if watcher.seen_at < 0 and backward_steps > 0:
             seen = f"0 calls seen in {backward_steps} steps with a backward"
         elif silent_steps >= max(_MANY, backward_steps // 2):
             seen = (

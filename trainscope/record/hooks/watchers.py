@@ -1,14 +1,24 @@
-"""What opens a range: a model's call, a submodule's, an optimizer's step, a backward."""
+"""What opens a range: a model's call, a submodule's, an optimizer's step, a backward.
+
+What comes in every step asks by itself what ``LoopRanges.elsewhere`` asks: between two of our lines
+the caches fill with torch's, and each further function is another trip to memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import get_ident
 from typing import Any
 
 import torch
 from torch import is_grad_enabled
 
-from trainscope.record.hooks.ranges import LoopRanges, NamedRange
+from trainscope.record.hooks.ranges import (
+    LoopRanges,
+    NamedRange,
+    dispatch_modes,
+    running_backward,
+)
 
 __all__ = ["BackwardWatcher", "EveryModelWatcher", "ForwardWatcher", "ModuleWatcher", "StepWatcher"]
 
@@ -21,24 +31,30 @@ class ForwardWatcher:
     as evaluation too. Recomputation under activation checkpointing opens no range.
     """
 
-    __slots__ = ("_evaluation", "_forward", "calls", "label", "ranges", "seen_at", "seen_step")
+    __slots__ = ("_evaluation", "_forward", "label", "ranges", "seen_at", "seen_step")
 
     def __init__(self, ranges: LoopRanges, label: str) -> None:
         self.ranges = ranges
         self._forward = ranges.recorder.range("forward")
         self._evaluation = ranges.recorder.range("evaluation")
         self.label = label
-        self.calls = 0
-        self.seen_at = 0
-        """Backward steps of the loop when it was last called."""
+        self.seen_at = -1
+        """Backward steps of the loop when it was last called; -1: never."""
         self.seen_step = -1
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
         """The range's token, and what ``evaluating`` was; None inside another forward."""
         ranges = self.ranges
-        if ranges.in_forward or ranges.elsewhere():
+        loop = ranges.loop
+        if (
+            ranges.in_forward
+            or not ranges.active
+            or get_ident() != loop.thread_id
+            or running_backward() != -1
+            or (dispatch_modes() and ranges.elsewhere())
+        ):
             return None
-        recorder, loop = ranges.recorder, ranges.loop
+        recorder = ranges.recorder
         was_evaluating = loop.evaluating
         try:
             in_train_mode = getattr(target, "training", True)
@@ -52,7 +68,6 @@ class ForwardWatcher:
             else:
                 token = self._evaluation.open()
                 loop.evaluating = True
-            self.calls += 1
             self.seen_at = ranges.backward_steps
             self.seen_step = recorder.step
             ranges.in_forward = True
@@ -141,20 +156,24 @@ class ModuleWatcher:
 class StepWatcher:
     """An optimizer's outermost ``step`` is the range ``optimizer``, any inside it part of that."""
 
-    __slots__ = ("_range", "calls", "label", "ranges", "seen_at", "seen_step")
+    __slots__ = ("_range", "label", "ranges", "seen_at", "seen_step")
 
     def __init__(self, ranges: LoopRanges, label: str) -> None:
         self.ranges = ranges
         self._range = ranges.recorder.range("optimizer")
         self.label = label
-        self.calls = 0
-        self.seen_at = 0
+        self.seen_at = -1
         self.seen_step = -1
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
         """The range's token; None inside another optimizer's step."""
         ranges = self.ranges
-        if ranges.elsewhere():
+        if (
+            not ranges.active
+            or get_ident() != ranges.loop.thread_id
+            or running_backward() != -1
+            or (dispatch_modes() and ranges.elsewhere())
+        ):
             return None
         recorder = ranges.recorder
         try:
@@ -166,7 +185,6 @@ class StepWatcher:
                 recorder.optimizer_steps += 1
                 ranges.loop.eval_mode = False
                 ranges.in_optimizer = True
-            self.calls += 1
             self.seen_at = ranges.backward_steps
             self.seen_step = recorder.step
         except Exception as error:
@@ -200,7 +218,13 @@ class BackwardWatcher:
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
         """The range's token; None for a backward inside another."""
         ranges = self.ranges
-        if ranges.in_backward or ranges.elsewhere():
+        if (
+            ranges.in_backward
+            or not ranges.active
+            or get_ident() != ranges.loop.thread_id
+            or running_backward() != -1
+            or (dispatch_modes() and ranges.elsewhere())
+        ):
             return None
         recorder = ranges.recorder
         try:
