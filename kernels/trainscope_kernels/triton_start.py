@@ -15,37 +15,40 @@ from triton import knobs
 
 __all__ = ["Start", "compiled_start", "starter"]
 
-Start = Callable[[int, tuple[Any, ...]], None]
+Start = Callable[[int, Sequence[int | None], tuple[Any, ...]], None]
+"""Takes the number of programs, along one dimension, and all arguments of a kernel in their order.
+
+Addresses first, aligned as those that it was compiled for, None for no tensor; then the rest,
+constants included.
+"""
 
 
 def starter(compiled: Any, device: int) -> Start:
     """What enqueues ``compiled`` on the current stream of ``device``, which must be current.
 
-    compiled: what Triton returns of a launch. What is returned takes the number of programs, along
-    one dimension, and all arguments of the kernel in their order, constants included: addresses
-    for tensors, aligned as those that it was compiled for, None for no tensor.
+    compiled: what Triton returns of a launch.
     """
     short = _short_way(compiled)
     if short is None:
-        return lambda programs, arguments: compiled[(programs, 1, 1)](*arguments)
+        return lambda programs, addresses, rest: compiled[(programs, 1, 1)](*addresses, *rest)
     launch, between, in_one = short
     stream_of: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
     runtime = knobs.runtime
     enter, leave = runtime.launch_enter_hook, runtime.launch_exit_hook
     told_before, told_after = _told_by(enter), _told_by(leave)
 
-    def start(programs: int, arguments: tuple[Any, ...]) -> None:
+    def start(programs: int, addresses: Sequence[int | None], rest: tuple[Any, ...]) -> None:
         if (
             told_before
             or told_after
             or runtime.launch_enter_hook is not enter
             or runtime.launch_exit_hook is not leave
         ):
-            compiled[(programs, 1, 1)](*arguments)
+            compiled[(programs, 1, 1)](*addresses, *rest)
         elif in_one:
-            launch(programs, 1, 1, stream_of(device), *between, arguments)
+            launch(programs, 1, 1, stream_of(device), *between, (*addresses, *rest))
         else:
-            launch(programs, 1, 1, stream_of(device), *between, *arguments)
+            launch(programs, 1, 1, stream_of(device), *between, *addresses, *rest)
 
     return start
 

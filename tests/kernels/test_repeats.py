@@ -196,8 +196,8 @@ def started(as_on_a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     programs: list[int] = []
 
     def compiled_start(kernel, device, arguments, constants):
-        def start(number: int, arguments: tuple[Any, ...]) -> None:
-            at, to, n, tanh, _ = arguments
+        def start(number: int, addresses: tuple[int, ...], rest: tuple[Any, ...]) -> None:
+            (at, to), (n, tanh, _) = addresses, rest
             form = "tanh" if tanh else "none"
             memory(to, n).copy_(torch.nn.functional.gelu(memory(at, n), approximate=form))
             programs.append(number)

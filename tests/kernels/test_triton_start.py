@@ -61,7 +61,9 @@ def compiled(given: list[tuple[Any, ...]], **more: Any) -> Any:
     return kernel
 
 
-ARGUMENTS = (1 << 40, None, 4096, (1, 2, 3), True, "constant")
+ADDRESSES = (1 << 40, None)
+REST = (4096, (1, 2, 3), True, "constant")
+ARGUMENTS = ADDRESSES + REST
 
 
 def test_the_c_function_gets_what_triton_gives_it(given) -> None:
@@ -69,7 +71,7 @@ def test_the_c_function_gets_what_triton_gives_it(given) -> None:
     kernel[(7, 1, 1)](*ARGUMENTS)
     start = starter(kernel, 1)
     assert len(given) == 1, "asking how a kernel is started starts none"
-    start(7, ARGUMENTS)
+    start(7, ADDRESSES, REST)
     triton_gave, ours = given
     # Triton tells hooks that nobody waits for
     without_hooks = [
@@ -83,8 +85,8 @@ def test_the_short_way_goes_round_tritons_python(given, monkeypatch) -> None:
     start = starter(kernel, 1)
     monkeypatch.setattr(CompiledKernel, "__getitem__", lambda *_: pytest.fail("Triton was asked"))
     monkeypatch.setattr(CudaLauncher, "__call__", lambda *_: pytest.fail("Triton was asked"))
-    start(7, ARGUMENTS)
-    start(8, ARGUMENTS)
+    start(7, ADDRESSES, REST)
+    start(8, ADDRESSES, REST)
     assert [each[0] for each in given] == [7, 8]
 
 
@@ -96,10 +98,10 @@ def test_hooks_are_told_as_soon_as_they_are_there(given, side) -> None:
     seen: list[Any] = []
     hook.add(seen.append)
     try:
-        start(7, ARGUMENTS)
+        start(7, ADDRESSES, REST)
     finally:
         hook.remove(seen.append)
-    start(7, ARGUMENTS)
+    start(7, ADDRESSES, REST)
     told, untold = given
     assert hook in told, "the C function calls the hooks that it gets"
     assert hook not in untold
@@ -111,7 +113,7 @@ def test_hooks_that_are_put_in_place_of_tritons_are_told(given, monkeypatch) -> 
     mine = triton.knobs.HookChain()
     mine.add(print)
     monkeypatch.setattr(triton.knobs.runtime, "launch_enter_hook", mine)
-    start(7, ARGUMENTS)
+    start(7, ADDRESSES, REST)
     assert mine in given[0]
 
 
@@ -126,7 +128,7 @@ def test_a_launcher_that_does_more_than_pass_on_is_left_to_triton(given, launche
     kernel_of_grid = type("Asked", (), {"__getitem__": lambda _, grid: lambda *a: asked.append(a)})
     stands_in = kernel_of_grid()
     stands_in.run = kernel.run
-    starter(stands_in, 1)(7, ARGUMENTS)
+    starter(stands_in, 1)(7, ADDRESSES, REST)
     assert asked == [ARGUMENTS]
     assert given == []
 
@@ -152,7 +154,7 @@ def test_a_launcher_in_an_unknown_order_is_left_to_triton(given, gives) -> None:
         def __getitem__(self, grid: tuple[int, ...]) -> Any:
             return lambda *arguments: asked.append((grid, arguments))
 
-    starter(Unknown(), 1)(7, ARGUMENTS)
+    starter(Unknown(), 1)(7, ADDRESSES, REST)
     assert asked == [((7, 1, 1), ARGUMENTS)]
     assert given == []
 
@@ -167,5 +169,5 @@ def test_a_kernel_can_be_compiled_without_being_started(given) -> None:
     start = compiled_start(kernel, 1, (torch.float32, 5), {"num_warps": 4})
     assert kernel.asked == ((torch.float32, 5), {"grid": (1,), "num_warps": 4})
     assert given == []
-    start(7, ARGUMENTS)
+    start(7, ADDRESSES, REST)
     assert len(given) == 1

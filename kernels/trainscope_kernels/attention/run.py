@@ -11,6 +11,7 @@ from trainscope_kernels.attention import packed, reference
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import interpreting
+from trainscope_kernels.repeats import Again
 
 __all__ = ["backward", "fake_backward", "fake_forward", "forward", "gluon"]
 
@@ -71,6 +72,20 @@ def forward(*arguments: Any) -> Pair:
     if lse.numel() > 0:
         _triton()[0](call, out, lse)
     return out, lse
+
+
+def forward_again(call: Call, impl: str, return_lse: bool) -> Again | None:
+    """What makes the output, and the LSE if asked, of other q, k and v like the call's.
+
+    None where each call has to be looked at.
+    """
+    if impl != "triton":
+        return None
+    from trainscope_kernels.attention import triton_forward
+
+    out, lse = fake_forward(*call)
+    _require_dtype(out.dtype)
+    return triton_forward.forward_again(call, out, lse, return_lse)
 
 
 def fake_forward(*arguments: Any) -> Pair:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -16,6 +18,7 @@ from trainscope_kernels.attention.triton_launch import (
     kind_of,
     planned,
     start,
+    start_of,
     tile_count,
 )
 from trainscope_kernels.attention.triton_scores import (
@@ -31,8 +34,9 @@ from trainscope_kernels.attention.triton_tiles import (
     store_rows,
     tile_and_head,
 )
+from trainscope_kernels.repeats import Again
 
-__all__ = ["attention_forward", "forward"]
+__all__ = ["attention_forward", "forward", "forward_again"]
 
 
 @triton.jit(
@@ -85,12 +89,16 @@ def attention_forward(
     WIDE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """One program: BLOCK_M queries of one head against all keys that they may see."""
+    """One program: BLOCK_M queries of one head against all keys that they may see.
+
+    lse: None where only the output is wanted.
+    """
     tile, instance = tile_and_head(tl.program_id(0), tiles, instances, together)
     batch = (instance // heads).to(tl.int64)
     head = (instance % heads).to(tl.int64)
-    # lengths of the whole packed batch, for where the LSE of a head begins
-    lse += instance.to(tl.int64) * n_q
+    if lse is not None:
+        # lengths of the whole packed batch, for where the LSE of a head begins
+        lse += instance.to(tl.int64) * n_q
     q += batch * q_strides[0] + head * q_strides[1]
     k += batch * k_strides[0] + (head // group) * k_strides[1]
     v += batch * v_strides[0] + (head // group) * v_strides[1]
@@ -105,7 +113,8 @@ def attention_forward(
         k += k_from.to(tl.int64) * k_strides[2]
         v += k_from.to(tl.int64) * v_strides[2]
         out += q_from.to(tl.int64) * out_strides[2]
-        lse += q_from
+        if lse is not None:
+            lse += q_from
     elif HAS_RIGHT:
         # under a causal mask the last queries see the most keys: longest first
         tile = tiles - 1 - tile
@@ -191,7 +200,8 @@ def attention_forward(
     seen = tl.where(total == 0, 1.0, total)
     acc = acc / seen[:, None]
     store_rows(out, acc, first, n_q, out_strides[2], BLOCK_M, VALUE_DIM, BLOCK_VALUE, OFFSET)
-    tl.store(lse + rows, (top + tl.log2(seen)) / LOG2E, mask=rows < n_q)
+    if lse is not None:
+        tl.store(lse + rows, (top + tl.log2(seen)) / LOG2E, mask=rows < n_q)
 
 
 def forward(call: Call, out: torch.Tensor, lse: torch.Tensor, tile: Tile | None = None) -> None:
@@ -203,6 +213,44 @@ def forward(call: Call, out: torch.Tensor, lse: torch.Tensor, tile: Tile | None 
         kind_of(call, tile),
         lambda: _plan(call, out, tile or pick_tile("forward", q, v, mask)),
     )
+
+
+def forward_again(
+    call: Call, out: torch.Tensor, lse: torch.Tensor, return_lse: bool
+) -> Again | None:
+    """What makes the output, and the LSE if asked, of q, k and v like the call's.
+
+    out, lse: as ``forward`` gets them; new ones are laid out so. None where each call has to be
+    looked at: with a mask, or packed sequences.
+    """
+    q = call.q
+    if call.mask is not None or call.cu_q is not None or lse.numel() == 0:
+        return None
+    dtype = q.dtype
+    kinds = (dtype, dtype, dtype, None, dtype, lse.dtype if return_lse else None, None, None)
+    launch = _plan(call, out, pick_tile("forward", q, call.v, None))
+    start, rest = start_of(attention_forward, q.get_device(), launch, kinds)
+    programs = launch.programs
+    precision = torch.get_float32_matmul_precision() if dtype == torch.float32 else None
+    alike = torch.empty_like(q).stride() == out.stride() and q.shape == out.shape
+    shape, strides, lse_shape, wide = out.shape, out.stride(), lse.shape, lse.dtype
+
+    def again(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+        if precision is not None and precision != torch.get_float32_matmul_precision():
+            return None
+        # empty_like is the fastest, and keeps the order of the dimensions in memory
+        out = torch.empty_like(q) if alike else q.new_empty_strided(shape, strides)
+        to_q, to_k, to_v, to = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
+        if (to_q | to_k | to_v | to) % 16:
+            return None
+        if not return_lse:
+            start(programs, (to_q, to_k, to_v, None, to, None, None, None), rest)
+            return out
+        lse = q.new_empty(lse_shape, dtype=wide)
+        start(programs, (to_q, to_k, to_v, None, to, lse.data_ptr(), None, None), rest)
+        return out, lse
+
+    return again
 
 
 def _plan(call: Call, out: torch.Tensor, tile: Tile) -> Launch:

@@ -10,8 +10,9 @@ import triton.language as tl
 
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.tile_sizes import Tile, padded
+from trainscope_kernels.triton_start import Start, compiled_start, starter
 
-__all__ = ["Launch", "kind_of", "planned", "start", "tile_count"]
+__all__ = ["Launch", "kind_of", "planned", "start", "start_of", "tile_count"]
 
 NO_STRIDES = (0, 0, 0, 0)
 WIDEST_NARROW_STRIDE = 2**22
@@ -112,7 +113,7 @@ def _dot_precision(dtype: torch.dtype, dim: int) -> str:
 
 
 Tensors = tuple[torch.Tensor | None, ...]
-_ready: dict[Any, tuple[Callable[..., None], tuple[Any, ...]]] = {}
+_ready: dict[Any, tuple[Start, int, tuple[Any, ...]]] = {}
 MOST_READY = 4096
 """Shapes remembered; a program with ever new lengths starts anew, rather than growing for ever."""
 
@@ -139,34 +140,53 @@ def kind_of(call: Call, *more: Any) -> tuple[Any, ...]:
 def start(kernel: Any, tensors: Tensors, kind: Any, plan: Callable[[], Launch]) -> None:
     """Launch ``kernel`` on the current stream of the tensors' device.
 
-    plan is asked only for a new kind, see kind_of. For a known one the compiled kernel is called
-    outright: Triton itself would look at each of 40 arguments to find it. That holds where all
+    plan is asked only for a new kind, see kind_of. A known one is started the short way: Triton
+    itself would look at each of 40 arguments to find what it compiled. That holds where all
     addresses are multiples of 16, as compiled for; other tensors go through Triton each time.
     """
     first = tensors[0]
     assert first is not None
-    index = first.device.index
+    index = first.get_device()
     if first.is_cuda and index != torch.cuda.current_device():
         with torch.cuda.device(index):
             return start(kernel, tensors, kind, plan)
-    addresses = 0
-    for each in tensors:
-        if each is not None:
-            addresses |= each.data_ptr()
+    pointers = [None if each is None else each.data_ptr() for each in tensors]
+    aligned = not any(each is not None and each % 16 for each in pointers)
     key = (kernel.fn, index, kind)
     ready = _ready.get(key)
-    if ready is not None and addresses % 16 == 0:
-        run, rest = ready
-        run(*tensors, *rest)
+    if ready is not None and aligned:
+        start_compiled, programs, rest = ready
+        start_compiled(programs, pointers, rest)
         return None
-    programs, numbers, constants, warps, stages = plan()
-    compiled = kernel[(programs,)](
-        *tensors, *numbers, **constants, num_warps=warps, num_stages=stages
+    launch = plan()
+    compiled = kernel[(launch.programs,)](
+        *tensors, *launch.numbers, **launch.constants, **_options(launch)
     )
     # the interpreter compiles nothing and returns None
-    if compiled is not None and addresses % 16 == 0:
+    if compiled is not None and aligned:
         if len(_ready) >= MOST_READY:
             _ready.clear()
-        in_order = tuple(constants[name] for name in kernel.arg_names if name in constants)
-        _ready[key] = compiled[(programs, 1, 1)], (*numbers, *in_order)
+        _ready[key] = starter(compiled, index), launch.programs, _rest(kernel, launch)
     return None
+
+
+def start_of(
+    kernel: Any, device: int, launch: Launch, kinds: tuple[torch.dtype | None, ...]
+) -> tuple[Start, tuple[Any, ...]]:
+    """What starts ``launch`` on a device, compiled now, and the arguments after the addresses.
+
+    kinds: the dtype of each tensor of the kernel, None for those that are not there.
+    """
+    constants = launch.constants | _options(launch)
+    made = compiled_start(kernel, device, (*kinds, *launch.numbers), constants)
+    return made, _rest(kernel, launch)
+
+
+def _options(launch: Launch) -> dict[str, int]:
+    return {"num_warps": launch.warps, "num_stages": launch.stages}
+
+
+def _rest(kernel: Any, launch: Launch) -> tuple[Any, ...]:
+    """The arguments after the tensors, in the kernel's order."""
+    constants = launch.constants
+    return (*launch.numbers, *(constants[name] for name in kernel.arg_names if name in constants))

@@ -45,7 +45,8 @@ def forward_again(x: torch.Tensor, approximate: str) -> Again:
     n, tanh = x.numel(), approximate == "tanh"
     block, warps = FORWARD_BLOCK[x.element_size()]
     programs = -(-n // block)
-    arguments = (x.dtype, x.dtype, n, tanh, block)
+    rest = (n, tanh, block)
+    arguments = (x.dtype, x.dtype, *rest)
     start = compiled_start(forward_kernel, x.get_device(), arguments, {"num_warps": warps})
 
     def again(x: torch.Tensor) -> torch.Tensor | None:
@@ -53,7 +54,7 @@ def forward_again(x: torch.Tensor, approximate: str) -> Again:
         at, to = x.data_ptr(), y.data_ptr()
         if (at | to) % 16:
             return None
-        start(programs, (at, to, n, tanh, block))
+        start(programs, (at, to), rest)
         return y
 
     return again
@@ -85,7 +86,7 @@ def bias_forward_again(x: torch.Tensor, bias: torch.Tensor, approximate: str) ->
         at, by, to = x.data_ptr(), bias.data_ptr(), y.data_ptr()
         if (at | by | to) % 16:
             return None
-        start(programs, (at, by, to, *rest))
+        start(programs, (at, by, to), rest)
         return y
 
     return again
@@ -143,7 +144,7 @@ def _run_flat(
     start = _ready.get(key)
     if start is not None and aligned:
         with _on(x):
-            start(programs, (*pointers, n, tanh, block))
+            start(programs, pointers, (n, tanh, block))
         return
     compiled = _launch(kernel, x, programs, *tensors, n, tanh, block, num_warps=warps)
     if aligned:

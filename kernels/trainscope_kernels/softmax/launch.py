@@ -120,7 +120,7 @@ def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Ten
     if ready is not None:
         to_words = None if words is None else words.data_ptr()
         for start, constants in ready:
-            start(launch.grid[0], (*pointers, to_words, *launch.integers, *constants))
+            start(launch.grid[0], (*pointers, to_words), (*launch.integers, *constants))
         return None
     compiled = [
         kernel[launch.grid](*tensors, words, *launch.integers, **stage) for stage in launch.stages
@@ -142,8 +142,8 @@ def again_of(kernel: Any, launch: Launch, x: Tensor, dtype: torch.dtype | None) 
     if launch.words:
         return None
     (stage,) = launch.stages
-    rest = (None, *launch.integers, *(stage[name] for name in CONSTANTS))
-    arguments = (x.dtype, dtype or x.dtype, *rest)
+    rest = (*launch.integers, *(stage[name] for name in CONSTANTS))
+    arguments = (x.dtype, dtype or x.dtype, None, *rest)
     start = compiled_start(kernel, x.get_device(), arguments, {"num_warps": stage["num_warps"]})
     programs = launch.grid[0]
     # torch reads fewer arguments faster
@@ -156,7 +156,7 @@ def again_of(kernel: Any, launch: Launch, x: Tensor, dtype: torch.dtype | None) 
         at, to = x.data_ptr(), y.data_ptr()
         if (at | to) % 16:
             return None
-        start(programs, (at, to, *rest))
+        start(programs, (at, to, None), rest)
         return y
 
     return again
