@@ -15,6 +15,7 @@ from offline import Launched, disassembled, launches
 
 from trainscope_kernels.attention import gluon_launch, gluon_schedule, gluon_start
 from trainscope_kernels.attention.call import Call
+from trainscope_kernels.attention.gluon_backward_launch import band_of
 from trainscope_kernels.attention.gluon_forward_launch import band_of_call
 
 # head_dim, mask, softcap. A kernel takes 1 to 3 s, and the dtype changes but the type of an
@@ -34,19 +35,23 @@ FORWARD = [
     (128, "end", 0.0),
     (128, "band", 0.0),
 ]
-# dtype, head_dim, causal, queries, keys, key heads to 4 query heads: keys end inside a tile and
-# queries past them, heads are grouped, or neither
+# head_dim, mask, softcap, key heads to 4 query heads, deterministic
 BACKWARD = [
-    ("bfloat16", 128, False, 256, 256, 4),
-    ("bfloat16", 128, True, 256, 256, 4),
-    ("float16", 64, False, 256, 256, 4),
-    ("float16", 64, True, 256, 256, 4),
-    ("bfloat16", 128, False, 200, 200, 4),
-    ("float16", 128, False, 256, 256, 2),
-    ("bfloat16", 128, False, 300, 200, 2),
-    ("bfloat16", 128, True, 300, 200, 2),
-    ("bfloat16", 64, False, 300, 200, 2),
-    ("bfloat16", 64, True, 300, 200, 2),
+    (128, "none", 0.0, 4, False),
+    (128, "diagonal", 0.0, 4, False),
+    (64, "none", 0.0, 4, False),
+    (64, "diagonal", 0.0, 4, False),
+    (96, "end", 0.0, 4, False),
+    (128, "end", 0.0, 2, False),
+    (96, "band", 0.0, 2, False),
+    (64, "band", 30.0, 2, False),
+    (128, "none", 0.0, 4, True),
+    (128, "diagonal", 0.0, 2, True),
+    (64, "band", 30.0, 2, True),
+]
+EVERY_BACKWARD = [
+    *product((64, 96, 128), MASKS, (0.0,), (4, 2), (False, True)),
+    *product((64,), MASKS, (30.0,), (4, 2), (False, True)),
 ]
 
 
@@ -76,17 +81,23 @@ def forward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
 
 
 def backward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
-    dtype, dim, causal, queries, keys, key_heads = case
-    q = torch.zeros((2, 4, queries, dim), dtype=getattr(torch, dtype))
+    dim, mask, softcap, key_heads, deterministic = case
+    queries, keys, left, right, from_end = MASKS[mask]
+    # the kernels around the backward have masks of their own where rows are not whole blocks
+    queries -= 10 if mask == "end" else 0
+    q = torch.zeros((2, 4, queries, dim), dtype=torch.bfloat16 if dim > 64 else torch.float16)
     k = torch.zeros((2, key_heads, keys, dim), dtype=q.dtype)
-    right = 0 if causal else -1
-    call = Call(q, k, k, None, None, None, 0.1, 0.0, -1, right, False)
+    call = Call(q, k, k, None, None, None, 0.1, softcap, left, right, from_end)
+    assert band_of(call).mask == mask
     grads = (torch.empty_like(q), torch.empty_like(k), torch.empty_like(k))
     lse = torch.zeros(q.shape[:3])
-    # the kernels around the backward are the same with and without a mask or groups
-    only = "attention_backward" if causal or key_heads < 4 else ""
-    made = compiled_by(lambda: gluon_launch.backward(call, q, None, q, lse, grads), only)
-    return [look(each, case) for each in made]
+    made = compiled_by(
+        lambda: gluon_launch.backward(call, q, None, q, lse, grads, deterministic=deterministic)
+    )
+    # those around it depend on neither mask nor groups nor order, and are compiled once a process
+    known = mask in ("diagonal", "band") or key_heads != 4 or deterministic
+    around = ("attention_row_terms", "attention_dq")
+    return [look(each, case) for each in made if not (known and each.name in around)]
 
 
 def look(launched: Launched, case: tuple[Any, ...]) -> dict[str, Any]:
@@ -141,4 +152,7 @@ def spills_in_loops(sass: str) -> int:
 if __name__ == "__main__":
     for variant in EVERY:
         for row in forward(variant):
+            print(row, flush=True)
+    for variant in EVERY_BACKWARD:
+        for row in backward(variant):
             print(row, flush=True)

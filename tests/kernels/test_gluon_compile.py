@@ -9,7 +9,7 @@ import pytest
 triton = pytest.importorskip("triton")
 
 SHARED_LIMIT = 227 * 1024
-WORKERS = {"attention_forward", "attention_backward"}
+WORKERS = {"attention_forward", "attention_backward", "attention_queries_backward"}
 
 pytestmark = pytest.mark.skipif(
     not triton.__version__.startswith("3.6."), reason="the Gluon kernels are for Triton 3.6"
@@ -25,7 +25,8 @@ def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict
     names = [each["kernel"] for each in compiled]
     assert {name: names.count(name) for name in names} == {
         "attention_forward": 18,
-        "attention_backward": 10,
+        "attention_backward": 11,
+        "attention_queries_backward": 3,
         "attention_row_terms": 3,
         "attention_dq": 3,
     }
@@ -42,14 +43,14 @@ def test_no_loop_spills(compiled: list[dict]) -> None:
     forwards = [each for each in compiled if each["kernel"] == "attention_forward"]
     assert [each for each in forwards if each["spilled"]] == []
     # a word or two, needed again at the end: the register they are in would be one of the loop's
-    assert {each["case"][1] for each in compiled if each["spilled"]} <= {128}
+    assert {each["case"][0] for each in compiled if each["spilled"]} <= {96, 128}
     assert max(each["spilled"] for each in compiled) <= 8
 
 
 def test_tensor_cores_tma_and_registers_that_move_are_used(compiled: list[dict]) -> None:
     for each in compiled:
         if each["kernel"] in WORKERS:
-            assert each["wgmma"] >= 48, each
+            assert each["wgmma"] >= 32, each
             assert each["tma_loads"] >= 6, each
             assert each["tma_stores"] >= 2, each
             assert each["setmaxnreg"] >= 12, each
@@ -57,7 +58,7 @@ def test_tensor_cores_tma_and_registers_that_move_are_used(compiled: list[dict])
 
 def test_the_kernels_around_the_backward_move_16_bytes_at_a_time(compiled: list[dict]) -> None:
     for each in compiled:
-        dim = each["case"][1]
+        dim = 64 if each["case"][0] == 64 else 128
         if each["kernel"] == "attention_row_terms":
             # 64 rows of O and of dO, by 128 threads
             assert each["loads_128"] == 2 * 64 * dim // 8 // 128, each
@@ -66,4 +67,6 @@ def test_the_kernels_around_the_backward_move_16_bytes_at_a_time(compiled: list[
             assert each["stores_128"] == 64 * dim // 2 // 8 // 128, each
         if each["kernel"] == "attention_backward":
             # each of two warpgroups adds 64 rows and half of the columns of dQ
-            assert each["adds_128"] == 2 * 64 * dim // 2 // 4 // 128, each
+            deterministic = each["case"][4]
+            adds = 0 if deterministic else 2 * 64 * dim // 2 // 4 // 128
+            assert each["adds_128"] == adds, each

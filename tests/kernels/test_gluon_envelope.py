@@ -90,7 +90,10 @@ TAKEN = {
     "ragged with a gradient": ({"length": 200, "grad": True}, {"causal": True}),
     "grouped heads with a gradient": ({"key_heads": 2, "grad": True}, {}),
     "float16 with a gradient": ({"grad": True, "dtype": torch.float16}, {}),
-    "deterministic without a gradient": ({}, {"deterministic": True}),
+    "96 with a gradient": ({"dim": 96, "grad": True}, {}),
+    "more keys with a gradient": ({"keys": 300, "grad": True}, {"causal": "bottom-right"}),
+    "window with a gradient": ({"grad": True}, {"window": (100, 0)}),
+    "softcap with a gradient": ({"dim": 64, "grad": True}, {"softcap": 30.0}),
     "a scale": ({}, {"scale": 3.0}),
     "the LSE": ({}, {"return_lse": True}),
 }
@@ -101,18 +104,19 @@ REFUSED = {
     "no query": ({"length": 0}, {}, "1 to 2**24 - 1 queries"),
     "2**24 queries": ({"length": 2**24, "heads": 1, "key_heads": 1}, {}, "1 to 2**24 - 1 queries"),
     "2**31 rows": ({"length": 2**20, "heads": 1024, "key_heads": 1024}, {}, "under 2**31 rows"),
-    "96 with a gradient": ({"dim": 96, "grad": True}, {}, "backward takes head_dim 64 or 128"),
-    "more keys with a gradient": (
-        {"keys": 300, "grad": True},
+    "256 with a gradient": (
+        {"dim": 256, "grad": True},
         {},
-        "its backward takes equally many queries and keys, got 256 and 300",
+        "its backward takes head_dim 64, 96 or 128, got 256",
     ),
-    "window with a gradient": ({"grad": True}, {"window": (100, 0)}, "its backward has no window"),
-    "softcap with a gradient": ({"grad": True}, {"softcap": 30.0}, "its backward has no softcap"),
+    "softcap of 128 with a gradient": (
+        {"grad": True},
+        {"softcap": 30.0},
+        "its backward has a softcap with head_dim 64 alone, got 128",
+    ),
     "negative scale": ({}, {"scale": -1.0}, "a scale of 2**-64 and up, got -1.0"),
     "scale 0": ({}, {"scale": 0.0}, "a scale of 2**-64 and up, got 0.0"),
     "scale NaN": ({}, {"scale": float("nan")}, "a scale of 2**-64 and up, got nan"),
-    "deterministic with a gradient": ({"grad": True}, {"deterministic": True}, "not determin"),
 }
 
 
@@ -192,9 +196,11 @@ def test_a_schedule_is_not_copied_in_a_capture(monkeypatch: pytest.MonkeyPatch) 
 def test_torchs_own_switch_for_determinism_counts(hopper: FakeTensorMode) -> None:
     with hopper:
         qkv = tensors(grad=True)
+        assert impl_of(qkv, deterministic=True) == "gluon-deterministic"
         torch.use_deterministic_algorithms(True)
         try:
-            assert impl_of(qkv) == "triton"
+            assert impl_of(qkv) == "gluon-deterministic"
+            assert impl_of(qkv, impl="triton") == "triton"
         finally:
             torch.use_deterministic_algorithms(False)
         assert impl_of(qkv) == "gluon"
@@ -202,7 +208,7 @@ def test_torchs_own_switch_for_determinism_counts(hopper: FakeTensorMode) -> Non
 
 def test_no_gradient_is_needed_under_no_grad(hopper: FakeTensorMode) -> None:
     with hopper, torch.no_grad():
-        assert impl_of(tensors(grad=True), deterministic=True) == "gluon"
+        assert impl_of(tensors(dim=256, grad=True)) == "gluon"
 
 
 def laid_out(shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
@@ -265,7 +271,7 @@ def test_the_rule_is_traced_in_one_graph(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def ask(q: torch.Tensor) -> tuple[torch.Tensor, str | None]:
         refusal = gluon_envelope._answer(0) or gluon_envelope.call_refusal(
-            q, q, q, scale=1.0, softcap=0.0, left=-1, right=-1, masked=False, deterministic=False
+            q, q, q, scale=1.0, softcap=0.0, masked=False
         )
         return q + 1, refusal
 

@@ -10,7 +10,7 @@ kernel to sum: in float32 16 bytes an element of q more, 5 % of the time at 4096
 a causal call's.
 
 Past the last query and key TMA reads zeros and writes nothing. Past queries have P = 0 by their row
-term, past keys by an infinite addend (RAGGED).
+term, past keys by an infinite addend (gluon_backward_mask).
 
 A step is 64 queries (a block). S and dP are computed transposed, keys by queries, so that P^T and
 dS^T come out of the tensor cores laid out as the register operands that dV += P^T dO and
@@ -43,7 +43,7 @@ Who waits for whom:
 
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 # pyright: reportAssignmentType=false, reportPossiblyUnboundVariable=false
-# pyright: reportAttributeAccessIssue=false
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
 # (what @gluon.jit adds to a function, and layouts as constexprs, are not in Triton's types)
 
 from __future__ import annotations
@@ -59,8 +59,13 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from trainscope_kernels.attention.gluon_backward_copies import produce
+from trainscope_kernels.attention.gluon_backward_mask import (
+    blocks_that_see,
+    hide_keys,
+    past_last_key,
+)
 from trainscope_kernels.attention.gluon_dq import add_to_workspace
-from trainscope_kernels.attention.gluon_mask import columns_before
+from trainscope_kernels.attention.gluon_mask import soft_tanh
 from trainscope_kernels.attention.gluon_pipeline import advance, init_ring
 
 __all__ = ["attention_backward"]
@@ -96,10 +101,11 @@ def settled(values):
 @gluon.jit
 def consume(
     dk_map, dv_map, workspace, queries, grads, lse_terms, delta_terms, k_tile, v_tile, ds_tiles,
-    kv_full, key_instance, key_heads, key, keys, shift, first, blocks, group, scale, log2_scale,
-    warpgroup: gl.constexpr, CAUSAL: gl.constexpr, RAGGED: gl.constexpr, GROUPED: gl.constexpr,
-    ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr, STAGES: gl.constexpr,
-    K_IN_REGISTERS: gl.constexpr, V_IN_REGISTERS: gl.constexpr,
+    kv_full, key_instance, key_heads, key, keys, low, high, first, stop, blocks, group, scale,
+    log2_scale, tanh_scale,
+    warpgroup: gl.constexpr, WITH_DQ: gl.constexpr, MASK: gl.constexpr, CAPPED: gl.constexpr,
+    GROUPED: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr,
+    STAGES: gl.constexpr, K_IN_REGISTERS: gl.constexpr, V_IN_REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """A warpgroup: its OWN keys' dK and dV, and its half of the columns of each dQ."""
     OWN: gl.constexpr = KEYS // 2
@@ -118,17 +124,16 @@ def consume(
     k_half = k_tile.reshape([KEYS, DIM]).slice(warpgroup * HALF, HALF, 1)
     dk = gl.zeros([OWN, DIM], gl.float32, kv_layout)
     dv = gl.zeros([OWN, DIM], gl.float32, kv_layout)
-    no_dq = gl.zeros([ROWS, HALF], gl.float32, dq_layout)
-    steps = blocks - first
+    steps = stop - first
     instance = key_instance
     if GROUPED:
         steps *= group
         instance *= group
-    workspace += instance.to(gl.int64) * (blocks * ROWS) * DIM
+    if WITH_DQ:
+        no_dq = gl.zeros([ROWS, HALF], gl.float32, dq_layout)
+        workspace += instance.to(gl.int64) * (blocks * ROWS) * DIM
     own = key + warpgroup * OWN
-    if RAGGED:
-        in_own = own + gl.arange(0, OWN, gl.SliceLayout(1, s_layout))
-        past_end = gl.where(in_own < keys, 0.0, float("-inf"))[:, None]
+    past_end = past_last_key(own, keys, OWN, s_layout, MASK)
     stage = 0
     phase = 0
     mbarrier.wait(kv_full.index(0), 0)
@@ -142,7 +147,10 @@ def consume(
         q = q_tiles.index(stage).reshape([ROWS, DIM])
         grad = grad_tiles.index(stage).reshape([ROWS, DIM])
         mbarrier.wait(q_full.index(stage), phase)
-        p = settled(lse_terms.index(stage).load(s_columns)[None, :].broadcast_to([OWN, ROWS]))
+        if CAPPED:
+            p = settled(gl.zeros([OWN, ROWS], gl.float32, s_layout))
+        else:
+            p = settled(lse_terms.index(stage).load(s_columns)[None, :].broadcast_to([OWN, ROWS]))
         dp = settled(delta_terms.index(stage).load(s_columns)[None, :].broadcast_to([OWN, ROWS]))
         if K_IN_REGISTERS == 0:
             p = warpgroup_mma(k_own, q.permute((1, 0)), p, is_async=True)
@@ -157,46 +165,53 @@ def consume(
             p = warpgroup_mma_wait(1, deps=(p,))
         else:
             REST: gl.constexpr = DIM - V_IN_REGISTERS
-            low = grad.slice(0, V_IN_REGISTERS, 1).permute((1, 0))
-            high = grad.slice(V_IN_REGISTERS, REST, 1).permute((1, 0))
-            dp = warpgroup_mma(v_registers, low, dp, is_async=True)
-            dp = warpgroup_mma(v_own.slice(V_IN_REGISTERS, REST, 1), high, dp, is_async=True)
+            front = grad.slice(0, V_IN_REGISTERS, 1).permute((1, 0))
+            back = grad.slice(V_IN_REGISTERS, REST, 1).permute((1, 0))
+            dp = warpgroup_mma(v_registers, front, dp, is_async=True)
+            dp = warpgroup_mma(v_own.slice(V_IN_REGISTERS, REST, 1), back, dp, is_async=True)
             p = warpgroup_mma_wait(2, deps=(p,))
         # while dP is on its way
-        if RAGGED:
-            # TMA reads zeros past the last key, and exp(-lse) need not be finite: P is 0 there.
-            # The sum is one instruction with the product.
-            p = gl.exp2(p * log2_scale + past_end)
+        if CAPPED:
+            capped = soft_tanh(p * tanh_scale)
+            lse_term = lse_terms.index(stage).load(s_columns)[None, :]
+            p = gl.exp2(capped * log2_scale + lse_term + past_end)
         else:
-            p = gl.exp2(p * log2_scale)
-        if CAUSAL:  # noqa: SIM102 (one is known to the compiler, the other is not)
-            if block * ROWS < key - shift + KEYS:
-                first_seen = own - shift - block * ROWS
-                p = gl.where(columns_before(p, first_seen, True, OWN, ROWS), 0.0, p)
+            p = gl.exp2(p * log2_scale + past_end)
+        p = hide_keys(p, own, block * ROWS, key, low, high, OWN, ROWS, KEYS, MASK)
         p16 = gl.convert_layout(p.to(dtype), p_operand)
+        if CAPPED:
+            # the slope of the cap joins the factor that dP meets
+            p = p * (1.0 - capped * capped)
         dp = warpgroup_mma_wait(0, deps=(dp,))
         dv = warpgroup_mma(p16, grad, dv, is_async=True)
         ds = (p * dp).to(dtype)
-        ds_tile = ds_tiles.index(stage)
-        ds_tile.slice(warpgroup * OWN, OWN, 0).store(ds)
-        fence_async_shared()
-        meet()
-        # dQ before dK, so that its sums are on their way to memory while dK runs
-        dq = warpgroup_mma(ds_tile.permute((1, 0)), k_half, no_dq, use_acc=False, is_async=True)
-        dk = warpgroup_mma(gl.convert_layout(ds, p_operand), q, dk, is_async=True)
-        dv, dq = warpgroup_mma_wait(1, deps=(dv, dq))
-        mbarrier.arrive(grad_empty.index(stage), count=1)
-        add_to_workspace(dq, workspace + (block * 2 + warpgroup) * (ROWS * HALF), ROWS, HALF)
+        if WITH_DQ:
+            ds_tile = ds_tiles.index(stage)
+            ds_tile.slice(warpgroup * OWN, OWN, 0).store(ds)
+            fence_async_shared()
+            meet()
+            # dQ before dK, so that its sums are on their way to memory while dK runs
+            dq = warpgroup_mma(ds_tile.permute((1, 0)), k_half, no_dq, use_acc=False, is_async=True)
+            dk = warpgroup_mma(gl.convert_layout(ds, p_operand), q, dk, is_async=True)
+            dv, dq = warpgroup_mma_wait(1, deps=(dv, dq))
+            mbarrier.arrive(grad_empty.index(stage), count=1)
+            add_to_workspace(dq, workspace + (block * 2 + warpgroup) * (ROWS * HALF), ROWS, HALF)
+        else:
+            dk = warpgroup_mma(gl.convert_layout(ds, p_operand), q, dk, is_async=True)
+            dv = warpgroup_mma_wait(1, deps=(dv,))
+            mbarrier.arrive(grad_empty.index(stage), count=1)
         dk = warpgroup_mma_wait(0, deps=(dk,))
         mbarrier.arrive(q_empty.index(stage), count=1)
         stage, phase = advance(stage, phase, STAGES)
         block += 1
         if GROUPED:
-            around = block == blocks
+            around = block == stop
             block = gl.where(around, first, block)
-            workspace += gl.where(around, blocks * (ROWS * DIM), 0)
+            if WITH_DQ:
+                workspace += gl.where(around, blocks * (ROWS * DIM), 0)
     v_own.store(dv.to(dtype))
-    meet()
+    if WITH_DQ:
+        meet()
     k_own.store((dk * scale).to(dtype))
     fence_async_shared()
     batch = key_instance // key_heads
@@ -211,22 +226,32 @@ def consume(
 
 
 @gluon.jit(
-    do_not_specialize=["keys", "row_blocks", "key_blocks", "key_heads", "group", "shift", "section"]
+    do_not_specialize=[
+        "keys",
+        "row_blocks",
+        "key_blocks",
+        "key_heads",
+        "group",
+        "low",
+        "high",
+        "section",
+    ]
 )
 def attention_backward(
     q_map, k_map, v_map, grad_map, dk_map, dv_map, terms, workspace, keys, row_blocks, key_blocks,
-    key_heads, group, shift, section, scale, log2_scale,
-    CAUSAL: gl.constexpr, RAGGED: gl.constexpr, GROUPED: gl.constexpr, ROWS: gl.constexpr,
-    KEYS: gl.constexpr, DIM: gl.constexpr, STAGES: gl.constexpr, K_IN_REGISTERS: gl.constexpr,
-    V_IN_REGISTERS: gl.constexpr,
+    key_heads, group, low, high, section, scale, log2_scale, tanh_scale,
+    WITH_DQ: gl.constexpr, MASK: gl.constexpr, CAPPED: gl.constexpr, GROUPED: gl.constexpr,
+    ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr, STAGES: gl.constexpr,
+    K_IN_REGISTERS: gl.constexpr, V_IN_REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Every program: set up the rings, pick a key block, part into producer and consumers.
 
     *_map: tensor maps of (batch, heads, length, DIM), the length being ``keys`` or that of q.
-    terms: see gluon_row_terms. workspace: see gluon_dq, zeros. group: query heads of a key head,
-    one without GROUPED. shift: of CAUSAL, query i sees keys up to i + shift. RAGGED: keys end
-    inside a key block, and not all of what follows is hidden by CAUSAL. section: of a causal
-    call, key heads that run together, a divisor of batch * key_heads.
+    terms: see gluon_row_terms. workspace: see gluon_dq, zeros; any pointer without
+    WITH_DQ. group: query heads of a key head,
+    one without GROUPED. low, high, MASK: see gluon_backward_mask. section: with a band, key heads
+    that run together, a divisor of batch * key_heads. log2_scale, tanh_scale: P is exp2(S *
+    log2_scale), or with CAPPED exp2(tanh(S * tanh_scale / (2 log2(e))) * log2_scale).
     """
     dtype: gl.constexpr = q_map.dtype
     bars: gl.constexpr = mbarrier.MBarrierLayout()
@@ -236,7 +261,10 @@ def attention_backward(
     k_tile = gl.allocate_shared_memory(dtype, [1, 1, KEYS, DIM], k_map.layout)
     v_tile = gl.allocate_shared_memory(dtype, [1, 1, KEYS, DIM], v_map.layout)
     grad_tiles = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, ROWS, DIM], grad_map.layout)
-    ds_tiles = gl.allocate_shared_memory(dtype, [STAGES, KEYS, ROWS], ds_layout)
+    if WITH_DQ:
+        ds_tiles = gl.allocate_shared_memory(dtype, [STAGES, KEYS, ROWS], ds_layout)
+    else:
+        ds_tiles = k_tile
     lse_terms = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], plain)
     delta_terms = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], plain)
     kv_full = gl.allocate_shared_memory(gl.int64, [2, 1], bars)
@@ -252,33 +280,32 @@ def attention_backward(
     queries = (q_tiles, q_full, q_empty)
     grads = (grad_tiles, grad_full, grad_empty)
     program = gl.program_id(0)
-    if CAUSAL:
+    if MASK == "none" or MASK == "end":
+        key_instance = program // key_blocks
+        key_block = program - key_instance * key_blocks
+    else:
         # within a section the first keys of all heads first: most queries see them
         in_section = program % (section * key_blocks)
         key_instance = program // (section * key_blocks) * section + in_section % section
         key_block = in_section // section
-        # keys that no query sees take one step, all of it masked: it writes their zeros
-        seen_from = gl.maximum(key_block * KEYS - shift, 0) // ROWS
-        first = gl.minimum(seen_from, row_blocks - 1)
-    else:
-        key_instance = program // key_blocks
-        key_block = program - key_instance * key_blocks
-        first = key_block * 0
+    key = key_block * KEYS
+    first, stop = blocks_that_see(key, low, high, row_blocks, ROWS, KEYS, MASK)
     batch = key_instance // key_heads
     key_head = key_instance - batch * key_heads
-    key = key_block * KEYS
     # The arguments are written out in the calls: a tuple bound to a name loses its constexprs.
     # fmt: off
     gl.warp_specialize([
         (consume, (dk_map, dv_map, workspace, queries, grads, lse_terms, delta_terms, k_tile,
-                   v_tile, ds_tiles, kv_full, key_instance, key_heads, key, keys, shift, first,
-                   row_blocks, group, scale, log2_scale, 0, CAUSAL, RAGGED, GROUPED, ROWS,
-                   KEYS, DIM, STAGES, K_IN_REGISTERS, V_IN_REGISTERS)),
+                   v_tile, ds_tiles, kv_full, key_instance, key_heads, key, keys, low, high,
+                   first, stop, row_blocks, group, scale, log2_scale, tanh_scale, 0, WITH_DQ,
+                   MASK, CAPPED, GROUPED, ROWS, KEYS, DIM, STAGES, K_IN_REGISTERS,
+                   V_IN_REGISTERS)),
         (consume, (dk_map, dv_map, workspace, queries, grads, lse_terms, delta_terms, k_tile,
-                   v_tile, ds_tiles, kv_full, key_instance, key_heads, key, keys, shift, first,
-                   row_blocks, group, scale, log2_scale, 1, CAUSAL, RAGGED, GROUPED, ROWS,
-                   KEYS, DIM, STAGES, K_IN_REGISTERS, V_IN_REGISTERS)),
+                   v_tile, ds_tiles, kv_full, key_instance, key_heads, key, keys, low, high,
+                   first, stop, row_blocks, group, scale, log2_scale, tanh_scale, 1, WITH_DQ,
+                   MASK, CAPPED, GROUPED, ROWS, KEYS, DIM, STAGES, K_IN_REGISTERS,
+                   V_IN_REGISTERS)),
         (produce, (q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms,
-                   k_tile, v_tile, kv_full, batch, key_head, key_instance, key, first, row_blocks,
-                   group, ROWS, STAGES, GROUPED)),
+                   k_tile, v_tile, kv_full, batch, key_head, key_instance, key, first, stop,
+                   row_blocks, group, ROWS, STAGES, GROUPED)),
     ], [4, 1], [240, 24])

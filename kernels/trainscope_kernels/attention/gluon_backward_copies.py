@@ -19,7 +19,7 @@ __all__ = ["produce"]
 @gluon.jit
 def produce(
     q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms, k_tile,
-    v_tile, kv_full, batch, key_head, key_instance, key, first, blocks, group,
+    v_tile, kv_full, batch, key_head, key_instance, key, first, stop, blocks, group,
     ROWS: gl.constexpr, STAGES: gl.constexpr, GROUPED: gl.constexpr,
 ):  # fmt: skip
     """The copying warp: K and V once, then Q and dO with their row terms, block by block."""
@@ -28,7 +28,7 @@ def produce(
     grad_tiles, grad_full, grad_empty = grads
     rows = gl.arange(0, ROWS, layout)
     length = blocks * ROWS
-    steps = blocks - first
+    steps = stop - first
     head = key_head
     instance = key_instance
     if GROUPED:
@@ -68,7 +68,7 @@ def produce(
         if step + 1 < steps:
             block += 1
             if GROUPED:
-                around = block == blocks
+                around = block == stop
                 block = gl.where(around, first, block)
                 head = gl.where(around, head + 1, head)
                 terms += gl.where(around, 2 * length, 0)

@@ -67,12 +67,13 @@ def attention_dq(
     scale,
     ROWS: gl.constexpr,
     DIM: gl.constexpr,
+    COLUMNS: gl.constexpr,
     RAGGED: gl.constexpr,
 ):
     """One program: ROWS queries and half of their columns, from the workspace into dQ.
 
     workspace: (batch * heads, row_blocks, 2, ROWS * DIM / 2) float32. dq: (batch, heads, length,
-    DIM) with these strides. RAGGED: the last block is not all inside.
+    COLUMNS) with these strides. RAGGED: the last block is not all inside.
     """
     HALF: gl.constexpr = DIM // 2
     summed: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 16])
@@ -98,7 +99,8 @@ def attention_dq(
     far = rows.to(gl.int64)[:, None]
     columns = half * HALF + gl.arange(0, HALF, gl.SliceLayout(0, stored))
     dq += batch * dq_strides[0] + head * dq_strides[1]
-    if RAGGED:
-        gl.store(dq + far * dq_strides[2] + columns[None, :], values, rows[:, None] < length)
+    if RAGGED or COLUMNS < DIM:
+        inside = (rows[:, None] < length) & (columns[None, :] < COLUMNS)
+        gl.store(dq + far * dq_strides[2] + columns[None, :], values, inside)
     else:
         gl.store(dq + far * dq_strides[2] + columns[None, :], values)

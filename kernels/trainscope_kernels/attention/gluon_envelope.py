@@ -4,16 +4,17 @@
 |---|---|---|
 | GPU, software | compute capability 9.0 (Hopper), Triton 3.6 | the same |
 | dtype | bfloat16, float16 | the same |
-| head_dim, value dim | 64, 96, 128, 192 or 256, equal | 64 or 128, equal |
+| head_dim, value dim | 64, 96, 128, 192 or 256, equal | 64, 96 or 128, equal |
 | heads | query heads a multiple of key heads | the same |
-| queries, keys | 1 to 2**24 - 1 of each | equally many |
+| queries, keys | 1 to 2**24 - 1 of each | the same |
 | rows in all | batch * heads * queries under 2**31 | the same |
 | causal | None, "top-left", "bottom-right", True | the same |
-| window, softcap | any | none |
+| window | any | the same |
+| softcap | any | with head_dim 64 |
 | mask, varlen | none | none |
 | scale | 2**-64 and up | the same |
 | memory | inner stride 1, the others multiples of 16 bytes and not 0 | the same |
-| deterministic=True | yes, the forward always is | no: dQ is summed by atomics |
+| deterministic=True | yes, always | yes, dQ then has a kernel of its own |
 
 What is outside is refused where "gluon" was asked for by name, and "auto" then takes "triton"; it
 does so too for fewer than ``op.GLUON_FROM`` queries, where a launch costs more than it saves, and
@@ -36,7 +37,7 @@ TRITON = (3, 6)
 """Gluon is experimental and its names move with each release."""
 DTYPES = (torch.bfloat16, torch.float16)
 HEAD_DIMS = (64, 96, 128, 192, 256)
-BACKWARD_HEAD_DIMS = (64, 128)
+BACKWARD_HEAD_DIMS = (64, 96, 128)
 LONGEST = 2**24
 """Offsets inside a head are 32-bit: 2**24 rows of 128."""
 MOST_ROWS = 2**31
@@ -90,14 +91,11 @@ def call_refusal(
     *,
     scale: float,
     softcap: float,
-    left: int,
-    right: int,
     masked: bool,
-    deterministic: bool,
 ) -> str | None:
     """Why the Gluon kernels do not take this call; None where they do.
 
-    The arguments are those of the op, checked already; softcap 0 and left, right -1 are none.
+    The arguments are those of the op, checked already; softcap 0 is none.
     """
     batch, heads, length, dim = q.shape
     if q.dtype not in DTYPES:
@@ -125,24 +123,16 @@ def call_refusal(
                 f"that are multiples of 16 bytes, got {x.stride()}; pass {name}.contiguous()"
             )
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
-        banded = left != -1 or right not in (-1, 0)
-        return _backward_refusal(q, k, softcap, banded, deterministic)
+        return _backward_refusal(dim, softcap)
     return None
 
 
-def _backward_refusal(
-    q: torch.Tensor, k: torch.Tensor, softcap: float, banded: bool, deterministic: bool
-) -> str | None:
+def _backward_refusal(dim: int, softcap: float) -> str | None:
     """Why the backward does not take what the forward does; a gradient is wanted of it."""
-    length, dim = q.shape[2:]
     if dim not in BACKWARD_HEAD_DIMS:
         return f"its backward takes head_dim {_one_of(BACKWARD_HEAD_DIMS)}, got {dim}"
-    if k.shape[2] != length:
-        return f"its backward takes equally many queries and keys, got {length} and {k.shape[2]}"
-    if softcap != 0 or banded:
-        return f"its backward has no {'window' if banded else 'softcap'}"
-    if deterministic or torch.are_deterministic_algorithms_enabled():
-        return "its backward is not deterministic: dQ is summed by atomics"
+    if softcap != 0 and dim != 64:
+        return f"its backward has a softcap with head_dim 64 alone, got {dim}"
     return None
 
 

@@ -31,17 +31,20 @@ def attention_row_terms(
     per_scale,
     ROWS: gl.constexpr,
     DIM: gl.constexpr,
+    COLUMNS: gl.constexpr,
     RAGGED: gl.constexpr,
     HAS_GRAD_LSE: gl.constexpr,
 ):
     """One program: ROWS queries; moves 4 * DIM bytes of each, so memory is its bound.
 
-    terms: (batch * heads, 2, row_blocks * ROWS) float32, filled with -lse / scale and with -delta,
-    where delta is the sum of out * grad_out over the head, less the LSE's own gradient. As the
+    terms: (batch * heads, 2, row_blocks * ROWS) float32, filled with -lse * per_scale and with
+    -delta, where delta is the sum of out * grad_out over the head, less the LSE's own gradient;
+    per_scale is 1 / scale. As the
     start of S = Q K^T the first makes exp2(S * scale * log2(e)) the probability itself; as the
     start of dP = dO V^T the second makes dS = P * dP. Neither costs a register or an instruction
     more. A row that sees no key, and one past the last of ``length``, gets -inf and 0: its P, and
     so its part in every gradient, is 0, whatever its scores are. RAGGED: there are such past rows.
+    COLUMNS: of the DIM of a row, those that there are.
     """
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // DIM, DIM // 8], [4, 1], [1, 0])
     program = gl.program_id(0)
@@ -57,14 +60,17 @@ def attention_row_terms(
     grad_out += batch * grad_strides[0] + head * grad_strides[1]
     lse += instance.to(gl.int64) * length
     grad_lse += instance.to(gl.int64) * length
-    if RAGGED:
-        within = rows < length
-        out_tile = gl.load(out + far * out_strides[2] + columns, within[:, None], 0.0)
-        grad_tile = gl.load(grad_out + far * grad_strides[2] + columns, within[:, None], 0.0)
-        row_lse = gl.load(lse + rows, within, float("-inf"))
+    within = rows < length
+    if RAGGED or COLUMNS < DIM:
+        inside = within[:, None] & (columns < COLUMNS)
+        out_tile = gl.load(out + far * out_strides[2] + columns, inside, 0.0)
+        grad_tile = gl.load(grad_out + far * grad_strides[2] + columns, inside, 0.0)
     else:
         out_tile = gl.load(out + far * out_strides[2] + columns)
         grad_tile = gl.load(grad_out + far * grad_strides[2] + columns)
+    if RAGGED:
+        row_lse = gl.load(lse + rows, within, float("-inf"))
+    else:
         row_lse = gl.load(lse + rows)
     delta = gl.sum(out_tile.to(gl.float32) * grad_tile.to(gl.float32), 1)
     if HAS_GRAD_LSE:

@@ -109,10 +109,7 @@ def flash_attention(
             v,
             scale=scale,
             softcap=cap,
-            left=left,
-            right=right,
             masked=mask is not None,
-            deterministic=deterministic,
         )
         if refusal is None and impl == "auto" and right >= 0:
             call = Call(q, k, v, None, None, None, scale, cap, left, right, from_end)
@@ -120,6 +117,8 @@ def flash_attention(
                 refusal = "its schedule cannot be copied while a CUDA graph is captured"
         impl = gluon_or(impl, refusal)
     impl = pick_impl(impl, q)
+    if impl == "gluon" and (deterministic or torch.are_deterministic_algorithms_enabled()):
+        impl = run.DETERMINISTIC
     mask = None if mask is None else full_mask(mask, q, k)
     call = Call(q, k, v, mask, None, None, scale, cap, left, right, from_end)
     # a longer one keeps the GPU busy for longer than the CPU works on it

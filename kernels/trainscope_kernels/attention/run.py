@@ -13,12 +13,15 @@ from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import interpreting
 from trainscope_kernels.repeats import Again
 
-__all__ = ["backward", "fake_backward", "fake_forward", "forward", "gluon"]
+__all__ = ["DETERMINISTIC", "backward", "fake_backward", "fake_forward", "forward", "gluon"]
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 _CALL = len(Call._fields)
 """An op's first arguments are these of its Call."""
+DETERMINISTIC = "gluon-deterministic"
+"""What the op is told where the other way of summing dQ would not give the same bits each time."""
+GLUON = ("gluon", DETERMINISTIC)
 
 
 @functools.cache
@@ -61,7 +64,7 @@ def forward(*arguments: Any) -> Pair:
         out, lse = (reference if call.cu_q is None else packed).forward(call)
         return _like(call.q, call.v.shape[3]).copy_(out), lse.contiguous()
     out, lse = fake_forward(*arguments)
-    if impl == "gluon":
+    if impl in GLUON:
         gluon().forward(call, out, lse)
         return out, lse
     _require_dtype(out.dtype)
@@ -109,8 +112,10 @@ def backward(*arguments: Any) -> Triple:
             if grad.shape == value.shape:
                 grad.copy_(value)
         return grads
-    if impl == "gluon":
-        gluon().backward(call, grad_out, grad_lse, out, lse, grads)
+    if impl in GLUON:
+        gluon().backward(
+            call, grad_out, grad_lse, out, lse, grads, deterministic=impl == DETERMINISTIC
+        )
         return grads
     if call.cu_q is not None:
         for grad in grads:
