@@ -54,8 +54,11 @@ PLANS = {
     # 64 keys: with 128 neither the registers nor the shared memory of an SM hold S, P and O, or
     # two stages of K and V.
     192: Plan(128, 64, 2, 64, 192, False, 240, 24),
-    256: Plan(128, 128, 2, 64, 0, False, 240, 24),
+    # Half of Q in registers: S with all of it in shared memory reads all that this can give.
+    256: Plan(128, 128, 2, 64, 128, False, 240, 24),
 }
+CROWDED = {**PLANS, 256: PLANS[256]._replace(q_in_registers=0)}
+"""Those of a general band and of a softcap, which need registers of their own."""
 
 
 class Band(NamedTuple):
@@ -74,10 +77,10 @@ def forward(call: Call, out: torch.Tensor, lse: torch.Tensor) -> None:
             return forward(call, out, lse)
     q, k, v = (readable(each) for each in call[:3])
     _, heads, queries, dim = q.shape
-    plan = PLANS[dim]
     width = padded(dim)
     band = band_of_call(call)
     capped = call.softcap != 0
+    plan = (CROWDED if capped or band.mask == "band" else PLANS)[dim]
     tiling = tiling_of(call)
     listed = band.mask == "diagonal"
     table, lists = schedule_on(tiling) if listed else (lse, lse)
