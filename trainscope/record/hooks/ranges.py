@@ -101,7 +101,7 @@ class LoopRanges:
             not self.active
             or get_ident() != self.loop.thread_id
             or running_backward() != -1
-            or (dispatch_modes() and _compiling())
+            or (dispatch_modes() > 0 and _compiling())
         )
 
     def fail(self, error: Exception) -> None:
