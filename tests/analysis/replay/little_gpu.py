@@ -33,6 +33,8 @@ class Op:
     gpu_ns: int
     cpu_ns: int = 6_000
     stream: int = MAIN
+    inner: int = 0
+    """Operators inside it, before its launch."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,13 @@ class LittleGpu:
                 self.now += ns
             case Fetch(period_ns):
                 self._fetch(period_ns)
-            case Op(gpu_ns, cpu_ns, stream):
+            case Op(gpu_ns, cpu_ns, stream, inner):
                 begin = self.now
-                self._spend(cpu_ns, 1)
+                for _ in range(inner):
+                    inside = self.now
+                    self._spend(cpu_ns / inner, 2)
+                    self.made.op("aten::view", inside, self.now)
+                self._spend(0 if inner else cpu_ns, 1)
                 call = self._call("cudaLaunchKernel")
                 start, end = self._enqueue(stream, gpu_ns)
                 self.made.kernel(start, end, call, stream=stream)

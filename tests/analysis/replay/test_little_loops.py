@@ -87,6 +87,21 @@ def test_the_gain_of_a_known_loop_is_foretold(name: str, records: bool) -> None:
     assert found.removals[0].speedup == pytest.approx(true, rel=0.015)
 
 
+def test_computation_before_an_operator_of_many_is_not_the_profiler_s() -> None:
+    # profiled, the CPU is too slow for any sync to block; without a profiler each of them does
+    batch = [Cpu(350_000), *[Op(75_000, cpu_ns=16_000, inner=14)] * 27, READ]
+    step = [*batch * 4, *[Op(8_000, cpu_ns=16_000)] * 30]
+    with_ns = LittleGpu(step).step_ns()
+    true = with_ns / LittleGpu(step, removed=frozenset({"read"})).step_ns()
+    window = LittleGpu(step, profiler_ns=1500, slower=1.8).window()
+    blocked_ns = [sync.blocked_ns for sync in find_syncs(window, find_steps(window))]
+    assert max(blocked_ns) < 80_000  # for no more than the last op
+    found = forecast(window, with_ns)
+    assert found.cannot_tell is None
+    assert true > 1.18
+    assert found.removals[0].speedup == pytest.approx(true, rel=0.015)
+
+
 @pytest.mark.parametrize("told", [True, False], ids=["events told", "events not told"])
 @pytest.mark.parametrize("step", [PREFETCH, BUCKETS], ids=["prefetch", "buckets"])
 def test_it_matters_little_whether_cuda_tells_what_events_are_of(

@@ -23,8 +23,6 @@ from trainscope.trace.window import Column, CopyKind, Memory, OpKind, Window
 
 __all__ = ["build_program"]
 
-_FIXED_NS_PER_BOUNDARY = 100_000
-"""CPU time with so few events in it is sleep or computation, which profiling hardly slows."""
 _OWN_NS = 15_000
 """The most that a call which waits takes by itself."""
 _OWN_BLOCKED_NS = 6_000
@@ -168,12 +166,11 @@ class _Builder:
         gap = max(start_ns - at, 0)
         if call < 0 and not gap:
             return []
-        count = self._boundaries.between(at, start_ns)
-        fixed = gap > _FIXED_NS_PER_BOUNDARY * max(count, 1.0)
+        quiet_ns = self._boundaries.quiet_ns(at, start_ns)
         before = _Before(
-            cpu_ns=0.0 if fixed else float(gap),
-            boundaries=(0.0 if fixed else count) + 2.0 * (call >= 0),
-            fixed_ns=float(gap) if fixed else 0.0,
+            cpu_ns=float(gap - quiet_ns),
+            boundaries=self._boundaries.between(at, start_ns) + 2.0 * (call >= 0),
+            fixed_ns=float(quiet_ns),
             within=self._within(at, start_ns, call),
             backward=bool(call >= 0 and self._autograd[self._window.calls.thread[call]]),
             call=call,

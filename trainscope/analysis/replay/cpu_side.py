@@ -20,6 +20,9 @@ _RANGE_WEIGHT, _FRAME_WEIGHT = 4.0, 0.15
 """What recording an annotation of torch (which goes through Python) or a Python function costs,
 over what an operator's costs."""
 _NVTX_WEIGHT = 1.0
+_QUIET_NS = 100_000
+"""CPU time with no event in it for so long is sleep or computation, which profiling hardly
+slows."""
 _LOADER = "_MultiProcessingDataLoaderIter.__next__"
 _LOADER_WAIT_NS = 500_000
 """Taking a batch that is there takes less."""
@@ -39,6 +42,14 @@ class Boundaries:
             return 0.0
         first, last = np.searchsorted(self.time_ns, (from_ns, until_ns))
         return float(self.weight_before[last] - self.weight_before[first])
+
+    def quiet_ns(self, from_ns: int, until_ns: int) -> int:
+        """How much of a stretch lies between events so far apart that recording hardly counts."""
+        if until_ns - from_ns <= _QUIET_NS:
+            return 0
+        first, last = np.searchsorted(self.time_ns, (from_ns, until_ns))
+        apart = np.diff(self.time_ns[first:last], prepend=from_ns, append=until_ns)
+        return int(apart[apart > _QUIET_NS].sum())
 
 
 @dataclass(frozen=True)
