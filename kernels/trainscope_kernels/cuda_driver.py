@@ -53,7 +53,7 @@ class Kernel:
 
     def __call__(self, blocks: int, threads: tuple[int, int], *arguments: int) -> None:
         """Enqueue it on torch's current stream of its device."""
-        if torch.cuda.current_device() == self._device:
+        if torch._C._cuda_getDevice() == self._device:
             self._enqueue(blocks, threads, arguments)
         else:
             with torch.cuda.device(self._device):

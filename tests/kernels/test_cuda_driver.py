@@ -60,7 +60,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     for name, module in (("cuda", ModuleType("cuda")), ("cuda.bindings", bindings)):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", fake)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 55, raising=False)
     return fake
 
