@@ -3,10 +3,11 @@
     python tests/bench/replay_record.py OUT [--only NAME …] [--blocks 9] [--seconds 0.35]
 
 For each loop: the step time with all its syncs, with none, and with each one taken out alone, no
-profiler on, the variants in turn in changing order; then a trace of four steps with all syncs, with
-and without Python stacks, and one of the loop with none. Writes ``NAME_sync.json.gz``,
-``NAME_sync_stack.json.gz``, ``NAME_free.json.gz`` and ``truth.json``. Needs a GPU. Under torchrun
-the loops of ``replay_loops_ddp`` run, each process on a GPU of its own, and rank 0 writes:
+profiler on, the variants in turn in changing order; how long each line waits, as the live detector
+times it; then a trace of four steps with all syncs, with and without Python stacks, and one of the
+loop with none. Writes ``NAME_sync.json.gz``, ``NAME_sync_stack.json.gz``, ``NAME_free.json.gz`` and
+``truth.json``. Needs a GPU. Under torchrun the loops of ``replay_loops_ddp`` run, each process on a
+GPU of its own, and rank 0 writes:
 
     torchrun --nproc-per-node 2 tests/bench/replay_record.py OUT
 """
@@ -29,6 +30,8 @@ import torch.distributed as dist
 from replay_loops import LOOPS, Step
 from replay_loops_ddp import DDP_LOOPS, join
 from torch._C._profiler import _ExperimentalConfig
+
+import trainscope
 
 ACTIVE = 4
 ALL = "all"
@@ -75,6 +78,7 @@ def measure(name: str, blocks: int, seconds: float) -> dict[str, Any]:
     return {
         "with_ms": spread(with_ms),
         "steps_a_block": turns,
+        "waits": waits(steps["none"], turns),
         "removed": {
             variant: {
                 "step_ms": spread(found),
@@ -84,6 +88,24 @@ def measure(name: str, blocks: int, seconds: float) -> dict[str, Any]:
             if variant != "none"
         },
     }
+
+
+def waits(step: Step, turns: int) -> list[dict[str, Any]]:
+    """What the live detector times of the loop's waits, no profiler on, by line."""
+    with trainscope.SyncDetector() as detector:
+        for _ in range(turns):
+            step()
+    torch.cuda.synchronize()
+    return [
+        {
+            "line": site.line,
+            "kind": site.kind,
+            "per_step": site.count / turns,
+            "blocked_ms_median": None if not site.timed else (site.blocked_ns_median or 0) / 1e6,
+            "blocked_ms_mean": None if not site.timed else site.blocked_ns_total / site.timed / 1e6,
+        }
+        for site in sorted(detector.sites(), key=lambda site: site.line)
+    ]
 
 
 def same_everywhere(number: int) -> int:

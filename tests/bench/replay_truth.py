@@ -3,11 +3,11 @@
     python tests/bench/replay_truth.py FOLDER [--stacks] [--out FOLDER]
 
 FOLDER holds ``NAME_sync.json.gz`` (or ``NAME_sync_stack.json.gz``) and ``truth.json``, as
-``replay_record.py`` writes them: step times with no profiler on, with all syncs, with none, and
-with each alone taken out. What the loop marks as needed stays. Beside the replay stands what
-the blocked time alone would promise. Where there is a ``NAME_free.json.gz``, a trace of the loop
-really freed, its replay is told too: that checks the way from a profiled step to an unprofiled one
-apart from the removal. No GPU is needed.
+``replay_record.py`` writes them: times with no profiler on, of waits, and of steps with all syncs,
+with none, and with each alone taken out. What the loop marks as needed stays. Beside the replay
+stands what the blocked time alone would promise. Where there is a ``NAME_free.json.gz``, a trace of
+the loop really freed, its replay is told too: that checks the way from a profiled step to an
+unprofiled one apart from the removal. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from outcome import write_result
 from trainscope.analysis.replay.build import build_program
 from trainscope.analysis.replay.calibrate import calibrate
 from trainscope.analysis.replay.machine import run_once
-from trainscope.analysis.replay.what_if import Removal, WhatIf, what_if
+from trainscope.analysis.replay.what_if import MeasuredWait, Removal, WhatIf, what_if
 from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import find_syncs
@@ -80,6 +80,21 @@ def needed(program_sites: list[WindowSite], marked: list[tuple[str, str]]) -> se
         return set()
     pairs = zip(program_sites, marked, strict=True)
     return {site for site, (mark, _) in pairs if mark == "NEEDED"}
+
+
+def measured(
+    program_sites: list[WindowSite], rows: list[dict[str, Any]], many: int
+) -> dict[WindowSite, MeasuredWait]:
+    """The waits timed live, where each of a loop's ``many`` marks is one site and one row."""
+    if not len(program_sites) == len(rows) == many:
+        return {}
+    found = {}
+    for site, row in zip(program_sites, rows, strict=True):
+        median_ms, mean_ms = row["blocked_ms_median"], row["blocked_ms_mean"]
+        if median_ms is not None:
+            doubt_ns = abs(mean_ms - median_ms) * 1e6 * row["per_step"]
+            found[site] = MeasuredWait(median_ms * 1e6 * row["per_step"], doubt_ns)
+    return found
 
 
 def of_removal(found: WhatIf, what: str, order: list[str]) -> Removal | None:
@@ -139,6 +154,8 @@ def main() -> None:
     options = parser.parse_args()
     ending = "_sync_stack.json.gz" if options.stacks else "_sync.json.gz"
     rows, marked = [], marks()
+    truth_file = json.loads((options.folder / "truth.json").read_text())
+    live = {name: row.get("waits", []) for name, row in truth_file.items()}
     for name, step_ms, ratios in truths(options.folder / "truth.json"):
         file = options.folder / f"{name}{ending}"
         if not file.exists():
@@ -149,8 +166,14 @@ def main() -> None:
         began_s = perf_counter()
         sites = list(dict.fromkeys(sync.site for sync in syncs if sync.step >= 0))
         stays = needed(sites, marked.get(name, []))
+        timed = measured(sites, live.get(name, []), len(marked.get(name, [])))
         found = what_if(
-            window, steps, syncs, step_ns=step_ms * 1e6, necessary=lambda site, s=stays: site in s
+            window,
+            steps,
+            syncs,
+            step_ns=step_ms * 1e6,
+            necessary=stays.__contains__,
+            measured_wait=timed.get,
         )
         took_s = perf_counter() - began_s
         order = [what for what in ratios if what != ALL]

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainscope.analysis.examined import Examined, best_window, examine
 from trainscope.analysis.noted_sites import LiveRecord
-from trainscope.analysis.replay.what_if import WhatIf, what_if
+from trainscope.analysis.replay.what_if import MeasuredWait, WhatIf, what_if
 from trainscope.analysis.steps import StepTimes, time_steps
 from trainscope.analysis.window_site import WindowSite
 from trainscope.report.build_times import spread_ms
@@ -65,4 +65,17 @@ def _replayed(trace: Trace, captured: Examined, step_ms: float | None) -> WhatIf
         captured.syncs,
         step_ns=None if step_ms is None else step_ms * NS_PER_MS,
         necessary=necessary,
+        measured_wait=_measured_wait,
+    )
+
+
+def _measured_wait(site: WindowSite) -> MeasuredWait | None:
+    """How long a step waits at a site as the live detector timed it."""
+    live = site.live
+    if live is None or live.blocked_ns_median is None or site.per_step is None:
+        return None
+    mean_ns = live.blocked_ns_total / live.timed
+    return MeasuredWait(
+        ns_per_step=live.blocked_ns_median * site.per_step,
+        doubt_ns=abs(mean_ns - live.blocked_ns_median) * site.per_step,
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainscope.analysis.replay.machine import run
+from trainscope.analysis.replay.machine import run_with_waits
 from trainscope.analysis.replay.program import Program
 from trainscope.analysis.replay.samples import Samples
 
-__all__ = ["Calibration", "calibrate"]
+__all__ = ["Calibration", "MeasuredWait", "calibrate"]
 
 _GUESSES = 512
 _KEPT = 48
@@ -28,6 +29,18 @@ _COPY_RATE_SPREAD, _SEEN_RATE_SPREAD = 0.15, 0.05
 """Of a rate that is assumed, and of one seen in the trace."""
 _MATCH = 0.01
 """How closely a replay is expected to meet the measured step time."""
+_WAIT_MATCH, _WAIT_SHARE = 0.03, 0.1
+"""How closely the measured waits: in parts of the step and of the waits themselves. What the CPU
+has to spare is the small difference of two long times."""
+
+
+@dataclass(frozen=True)
+class MeasuredWait:
+    """How long the loop waits at a site with no profiler on."""
+
+    ns_per_step: float
+    doubt_ns: float = 0.0
+    """By how much that may be off, for waits that differ."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +54,27 @@ class Calibration:
     """Whether they were weighed by a measured step time."""
 
 
-def calibrate(program: Program, step_ns: float | None) -> Calibration:
-    """Guesses in proportion to how well their replay meets ``step_ns``; all alike without it."""
-    guesses = _guesses(program)
-    replayed = run(program, guesses)
+def calibrate(
+    program: Program, step_ns: float | None, waits: Mapping[int, MeasuredWait] | None = None
+) -> Calibration:
+    """Guesses in proportion to how well their replay meets ``step_ns``; all alike without it.
+
+    ``waits`` are those measured with no profiler on too, by places of ``Program.sites``. The step
+    alone may leave open whether the CPU is too slow for the GPU or waits for it; they tell.
+    """
+    guesses, waits = _guesses(program), waits or {}
+    replayed, waited = run_with_waits(program, guesses, waits)
     if step_ns is None:
         kept = np.arange(0, _GUESSES, _GUESSES // _KEPT)
         return Calibration(guesses.take(kept), replayed[kept], measured=False)
-    miss = (replayed / step_ns - 1.0) / _MATCH
+    miss = ((replayed / step_ns - 1.0) / _MATCH) ** 2
+    if waits:
+        whole_ns = sum(wait.ns_per_step for wait in waits.values())
+        doubt_ns = sum(wait.doubt_ns for wait in waits.values())
+        spread_ns = _WAIT_MATCH * step_ns + _WAIT_SHARE * whole_ns + doubt_ns
+        miss += ((waited - whole_ns) / spread_ns) ** 2
     # the nearest are the likeliest even where none is near; whether they are is judged elsewhere
-    weight = np.exp(-0.5 * (miss**2 - (miss**2).min()))
+    weight = np.exp(-0.5 * (miss - miss.min()))
     edges = np.cumsum(weight) / weight.sum()
     kept = np.searchsorted(edges, (np.arange(_KEPT) + 0.5) / _KEPT)
     kept = np.minimum(kept, _GUESSES - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,15 @@ from trainscope.analysis.replay.blocks import Launches, blocks_of
 from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program
 from trainscope.analysis.replay.samples import Samples, Vector, cpu_times
 
-__all__ = ["QUEUE_LIMIT", "Samples", "Spans", "run", "run_for_drawing", "run_once"]
+__all__ = [
+    "QUEUE_LIMIT",
+    "Samples",
+    "Spans",
+    "run",
+    "run_for_drawing",
+    "run_once",
+    "run_with_waits",
+]
 
 QUEUE_LIMIT = 1022
 """Launches outstanding before the next one waits: CUDA's queue, seen to be about that long."""
@@ -121,16 +129,25 @@ class _State:
 
 def run(program: Program, samples: Samples) -> Vector:
     """Time per step in the steady state, for each sample: the recorded steps over and over."""
+    return run_with_waits(program, samples, ())[0]
+
+
+def run_with_waits(
+    program: Program, samples: Samples, sites: Collection[int]
+) -> tuple[Vector, Vector]:
+    """The same, and how much of it the CPU waits at ``sites``, places of ``Program.sites``."""
     at_once = _AT_ONCE // max(len(program.items), 1)
-    found = [_run(program, part) for part in samples.parts(at_once)]
-    return np.concatenate(found) / program.steps
+    found = [_run(program, part, frozenset(sites)) for part in samples.parts(at_once)]
+    steps, waits = (np.concatenate(each) / program.steps for each in zip(*found, strict=True))
+    return steps, waits
 
 
-def _run(program: Program, samples: Samples) -> Vector:
-    """Time of a turn."""
+def _run(program: Program, samples: Samples, sites: frozenset[int]) -> tuple[Vector, Vector]:
+    """Time of a turn, and of the waits in it."""
     blocks = blocks_of(program, samples)
     state = _State(len(program.lanes), samples)
     done = [state.reached()]
+    waited = np.zeros((_TURNS, len(samples)))
     for turn in range(_TURNS):
         for block in blocks:
             if isinstance(block, Launches):
@@ -140,11 +157,15 @@ def _run(program: Program, samples: Samples) -> Vector:
             if block.item.act == Act.LAUNCH:
                 state.launch(block.item)
             elif block.item.act != Act.NONE:
+                began = state.now
                 state.act(block.item)
+                if block.item.act == Act.WAIT and block.item.site in sites:
+                    waited[turn] += state.now - began
         done.append(state.reached())
         if turn >= _SETTLED and _alike(done):
-            return done[-1] - done[-2]
-    return (done[-1] - done[_SETTLED]) / (_TURNS - _SETTLED)
+            return done[-1] - done[-2], waited[turn]
+    settled = waited[_SETTLED:].mean(axis=0)
+    return (done[-1] - done[_SETTLED]) / (_TURNS - _SETTLED), settled
 
 
 def _alike(done: Sequence[Vector]) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from trainscope.analysis.replay.build import build_program
-from trainscope.analysis.replay.calibrate import Calibration, calibrate
+from trainscope.analysis.replay.calibrate import Calibration, MeasuredWait, calibrate
 from trainscope.analysis.replay.drawing import Drawable
 from trainscope.analysis.replay.judge import why_not
 from trainscope.analysis.replay.machine import run, run_once
@@ -23,7 +23,7 @@ from trainscope.analysis.window_syncs import WindowSync
 from trainscope.errors import ConfigError
 from trainscope.trace.window import Window
 
-__all__ = ["MAX_SITES", "Removal", "WhatIf", "is_necessary", "what_if"]
+__all__ = ["MAX_SITES", "MeasuredWait", "Removal", "WhatIf", "is_necessary", "what_if"]
 
 MAX_SITES = 12
 """Sites looked at one by one and for the smallest set; the others only together with all."""
@@ -85,10 +85,12 @@ def what_if(
     *,
     step_ns: float | None = None,
     necessary: Callable[[WindowSite], bool] | None = None,
+    measured_wait: Callable[[WindowSite], MeasuredWait | None] | None = None,
 ) -> WhatIf | None:
     """Replay the steps with and without their syncs; None where no step has a sync.
 
-    ``step_ns`` is the time of a step with no profiler on; ``necessary`` tells of a site whether it
+    ``step_ns`` is the time of a step with no profiler on, and ``measured_wait`` tells of a site how
+    long the loop waits there then, None where that is not known; ``necessary`` tells whether it
     must stay, beside those that ``is_necessary`` knows. Raises ``ConfigError`` for a ``step_ns``
     that is no time.
     """
@@ -111,7 +113,15 @@ def what_if(
     if step_ns is not None and program.workers == "lead":
         # a loop that waited for the workers though profiled waits for them without a profiler too
         program = program.paced(min(step_ns * program.steps / program.recorded_ns, 1.0))
-    return _Forecast(program, calibrate(program, step_ns), step_ns, kept).what_if(drift)
+    waits = {} if measured_wait is None else _measured(program, measured_wait)
+    return _Forecast(program, calibrate(program, step_ns, waits), step_ns, kept).what_if(drift)
+
+
+def _measured(
+    program: Program, measured_wait: Callable[[WindowSite], MeasuredWait | None]
+) -> dict[int, MeasuredWait]:
+    found = {place: measured_wait(site) for place, site in enumerate(program.sites)}
+    return {place: wait for place, wait in found.items() if wait is not None}
 
 
 def is_necessary(site: WindowSite) -> bool:
