@@ -8,11 +8,13 @@ which is not timed.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,13 @@ CALLS = 200
 ROUNDS = 25
 SECONDS = 0.3  # a measurement ends after these, where calls are slow
 
+Inputs = tuple[torch.Tensor, ...]
 
-def microseconds(run: Callable[[], object]) -> float:
+
+def microseconds(call: Callable[..., object], inputs: Inputs) -> float:
     """Median CPU time of a call."""
     for _ in range(CALLS):
-        run()
+        call(*inputs)
     rounds = []
     ends = time.perf_counter() + SECONDS
     while len(rounds) < ROUNDS and (len(rounds) < 3 or time.perf_counter() < ends):
@@ -38,7 +42,7 @@ def microseconds(run: Callable[[], object]) -> float:
             torch.cuda.synchronize()
         began = time.perf_counter_ns()
         for _ in range(CALLS):
-            run()
+            call(*inputs)
         rounds.append((time.perf_counter_ns() - began) / CALLS / 1e3)
     return statistics.median(rounds)
 
@@ -80,28 +84,42 @@ def registered() -> dict[str, Callable[..., torch.Tensor]]:
     return {"registry.define": defined, "torch.library.custom_op": custom}
 
 
-def calls(device: torch.device) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
+@dataclass(frozen=True)
+class Case:
+    """What is timed: ``call`` with what ``inputs`` makes, once, of a 64x64 matrix."""
+
+    call: Callable[..., object]
+    inputs: Callable[[torch.Tensor], Inputs] = lambda x: (x,)
+
+
+def heads_of(x: torch.Tensor) -> Inputs:
+    """Three tensors of four heads, as a projection gives them."""
+    q, k, v = (x + number for number in range(3))
+    return q.view(1, 4, 16, 64), k.view(1, 4, 16, 64), v.view(1, 4, 16, 64)
+
+
+def cases(device: torch.device) -> dict[str, Case]:
     """What is timed, by name."""
     impls = ("auto", "reference", "triton", "cuda") if device.type == "cuda" else ("reference",)
-    found: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-        "torch.empty_like": torch.empty_like,
-        "F.gelu": F.gelu,
-        "torch.softmax": lambda x: torch.softmax(x, -1),
+    found = {
+        "torch.empty_like": Case(torch.empty_like),
+        "F.gelu": Case(F.gelu),
+        "torch.softmax": Case(functools.partial(torch.softmax, dim=-1)),
     }
     for name, op in registered().items():
-        found[name] = lambda x, op=op: op(x, "reference")
-    for impl in impls:
-        found[f"gelu {impl}"] = lambda x, impl=impl: tk.gelu(x, impl=impl)
-        if impl != "cuda":
-            found[f"softmax {impl}"] = lambda x, impl=impl: tk.softmax(x, impl=impl)
+        found[name] = Case(lambda x, op=op: op(x, "reference"))
     bias = torch.randn(64, device=device, dtype=torch.bfloat16)
     for impl in impls:
-        found[f"bias_gelu {impl}"] = lambda x, impl=impl: tk.bias_gelu(x, bias, impl=impl)
-    for impl in ("auto",) if device.type == "cuda" else ("reference",):
-        found[f"flash_attention {impl}"] = lambda x, impl=impl: tk.flash_attention(
-            *[x.view(1, 4, 16, 64)] * 3, impl=impl
-        )
-    found["SDPA"] = lambda x: F.scaled_dot_product_attention(*[x.view(1, 4, 16, 64)] * 3)
+        found[f"gelu {impl}"] = Case(functools.partial(tk.gelu, impl=impl))
+        found[f"bias_gelu {impl}"] = Case(functools.partial(tk.bias_gelu, bias=bias, impl=impl))
+        if impl != "cuda":
+            found[f"softmax {impl}"] = Case(functools.partial(tk.softmax, impl=impl))
+    for impl in ("auto", "triton") if device.type == "cuda" else ("reference",):
+        attend = functools.partial(tk.flash_attention, impl=impl)
+        found[f"flash_attention {impl}"] = Case(attend, heads_of)
+        causal = functools.partial(attend, causal="top-left")
+        found[f"flash_attention {impl} causal"] = Case(causal, heads_of)
+    found["SDPA"] = Case(F.scaled_dot_product_attention, heads_of)
     return found
 
 
@@ -114,9 +132,9 @@ def main() -> None:
     x = torch.randn(64, 64, device=device, dtype=torch.bfloat16)
     leaf = x.clone().requires_grad_()
     rows: dict[str, dict[str, float]] = {}
-    for name, call in calls(device).items():
-        without = microseconds(lambda call=call: call(x))
-        with_grad = microseconds(lambda call=call: call(leaf))
+    for name, case in cases(device).items():
+        without = microseconds(case.call, case.inputs(x))
+        with_grad = microseconds(case.call, case.inputs(leaf))
         rows[name] = {"no_grad_us": round(without, 2), "grad_us": round(with_grad, 2)}
         print(f"{name:28} {without:7.2f} {with_grad:7.2f}")
     result = {
