@@ -1,10 +1,10 @@
-"""Times the tiles that softmax could take, as shares of a copy of the same bytes; needs a GPU.
+"""Times the ways that softmax could take, as shares of a copy of the same bytes; needs a GPU.
 
-    python kernels/bench/tune_softmax.py [--seconds 40] [--all]
+    python kernels/bench/tune_softmax.py [--seconds 60] [--all]
 
-For each shape the plan's own choice comes first, then the alternatives, best last. A line:
-share of the copy, microseconds, the tile, registers a thread. Write what wins into
-``trainscope_kernels/softmax/plan.py``.
+For each shape the plans' own choices come first, then the alternatives, best last. A line: share
+of the copy, microseconds, the way, and of Triton's kernels registers a thread. Write what wins
+into ``trainscope_kernels/softmax/plan.py`` (Triton) and ``cuda_impl.py`` (clusters, on Hopper).
 """
 
 from __future__ import annotations
@@ -19,131 +19,140 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainscope_kernels.softmax.launch import launch_of, room_on, run_on
-from trainscope_kernels.softmax.plan import MOST_TOGETHER, Plan, backward_plan, forward_plan
+from trainscope_kernels.softmax import cuda_impl
+from trainscope_kernels.softmax.launch import launch_of, run_on
+from trainscope_kernels.softmax.plan import Plan, backward_plan, forward_plan
 from trainscope_kernels.softmax.rows import rows_of
 from trainscope_kernels.softmax.triton_backward import softmax_backward_kernel
 from trainscope_kernels.softmax.triton_forward import softmax_forward_kernel
 
 SHAPES = [
     (4096, 131072, torch.bfloat16),
-    (32768, 8192, torch.bfloat16),
     (4096, 32768, torch.bfloat16),
-    (16384, 4096, torch.float32),
+    (4096, 50257, torch.bfloat16),
+    (2048, 131072, torch.float32),
     (4096, 32768, torch.float32),
-]
-MORE_SHAPES = [
-    (4096, 4096, torch.float32),
     (4096, 65536, torch.bfloat16),
     (2048, 262144, torch.bfloat16),
+    (8192, 16384, torch.bfloat16),
+    (8192, 16384, torch.float32),
+]
+MORE_SHAPES = [
+    (32768, 8192, torch.bfloat16),
+    (16384, 4096, torch.float32),
+    (4096, 4096, torch.float32),
     (262144, 1024, torch.bfloat16),
     (1048576, 64, torch.bfloat16),
-    (4096, 50257, torch.bfloat16),
+    (4096, 50257, torch.float32),
 ]
-KEPT = {"forward": ("exponentials", "input"), "backward": ("float32", "input")}
+TRITON = {
+    "forward": (softmax_forward_kernel, forward_plan, 32768),
+    "backward": (softmax_backward_kernel, backward_plan, 16384),
+}
+"""Kernel, plan, and the longest row that a program holds whole."""
+STREAMS = {"forward": 2, "backward": 3}
 FLUSHED = 256 * 2**20
-TIMINGS = 21
+TIMINGS = 15
+KEPT = 8
+"""Alternatives printed for each shape."""
+
+Way = tuple[str, Callable[[], None]]
 
 
 def main() -> None:
     """Print one table a shape until the seconds are used up."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=40.0)
-    parser.add_argument("--all", action="store_true", help="the shapes of no target too")
+    parser = argparse.ArgumentParser(description="Times the ways that softmax could take")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--all", action="store_true", help="the shapes of short rows too")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     flush = torch.empty(FLUSHED, dtype=torch.int8, device="cuda")
     print(torch.cuda.get_device_name(), torch.__version__)
     for rows, columns, dtype in SHAPES + MORE_SHAPES * options.all:
-        for what in ("forward", "backward"):
+        for what in STREAMS:
             if time.monotonic() > end:
                 print("out of time: more --seconds for the rest")
                 return
-            tensors = [torch.randn(rows, columns, device="cuda").to(dtype) for _ in range(3)]
-            if what == "forward":
-                tensors.pop()
-            table(what, tensors, flush, end)
+            tensors = [torch.randn(rows, columns, device="cuda").to(dtype) for _ in "123"]
+            table(what, tensors[3 - STREAMS[what] :], flush)
             del tensors
 
 
-def table(what: str, tensors: list[Tensor], flush: Tensor, end: float) -> None:
-    """Time every candidate of one shape."""
+def table(what: str, tensors: list[Tensor], flush: Tensor) -> None:
+    """Time every way of one shape."""
     x = tensors[0]
-    own = (forward_plan if what == "forward" else backward_plan)(
-        rows_of(x.shape, x.stride(), 1), x.itemsize, room_on(x.device)
-    )
-    plans = [own, *(each for each in candidates(what, x) if each != own)]
+    own_triton = TRITON[what][1](rows_of(x.shape, x.stride(), 1), x.itemsize)
+    own_clusters = cuda_impl.plan_of(what, x.shape[1], x.itemsize)
+    triton = [own_triton, *(each for each in tiles(what, x) if each != own_triton)]
+    clusters = [own_clusters, *(each for each in cluster_plans(what, x) if each != own_clusters)]
     with ThreadPoolExecutor() as pool:
-        registers = list(pool.map(lambda plan: compiled(what, tensors, plan, end), plans))
+        ways = list(pool.map(lambda plan: triton_way(what, tensors, plan), triton))
+        ways += pool.map(lambda plan: cluster_way(what, tensors, plan), filter(None, clusters))
     copied = timed(copy_of(tensors), flush)
     print(f"\n{what} {x.shape[0]}x{x.shape[1]} {x.dtype}: copy {copied:.1f} us", flush=True)
-    lines = []
-    for plan, used in zip(plans, registers, strict=True):
-        if used is None or time.monotonic() > end:
-            print("out of time: more --seconds for the rest")
-            break
-        took = timed(lambda plan=plan: launch(what, tensors, plan), flush)
-        lines.append((copied / took, took, plan, used))
-    for share, took, plan, used in lines[:1] + sorted(lines[1:], key=lambda line: line[0])[-10:]:
-        print(f"{share:6.3f} {took:9.1f} us  {plan}  {used}")
+    took = {name: timed(call, flush) for name, call in ways}
+    own = (str(own_triton), f"cluster {own_clusters}")
+    rest = sorted((name for name in took if not name.startswith(own)), key=took.__getitem__)
+    for name in [name for name in took if name.startswith(own)] + rest[KEPT - 1 :: -1]:
+        print(f"{copied / took[name]:6.3f} {took[name]:9.1f} us  {name}")
 
 
-def candidates(what: str, x: Tensor) -> Iterator[Plan]:
-    """Tiles worth a try: those whose threads hold 16 to 64 values of each operand."""
-    columns = x.shape[1]
-    power = 1 << (columns - 1).bit_length()
+def tiles(what: str, x: Tensor) -> Iterator[Plan]:
+    """Triton's tiles worth a try: those whose threads hold 16 to 64 values of each operand."""
+    power = 1 << (x.shape[1] - 1).bit_length()
     most = 64 if what == "forward" and x.itemsize == 2 else 32
-    for width in (4096, 8192, 16384, 32768):
-        shares = -(-columns // width)
-        if width > power or shares > MOST_TOGETHER:
-            continue
+    if power <= TRITON[what][2]:
         for values in (16, 32, 64):
-            warps = width // (32 * values)
-            if values > most or not 4 <= warps <= 32:
-                continue
-            if shares > 1:
-                for keep in KEPT[what]:
-                    yield Plan(1, width, warps, True, keep)
-            else:
-                yield Plan(1, width, warps, False, KEPT[what][0])
-                if what == "backward":
-                    yield Plan(1, width, warps, False, "input")
+            warps = power // (32 * values)
+            if values <= most and 4 <= warps <= 32:
+                yield Plan(1, power, warps)
     for rows in (2, 4, 8, 64):
         if rows * power <= 8192:
-            yield Plan(rows, power, 4, False, KEPT[what][0])
-            yield Plan(rows, power, 8, False, KEPT[what][0])
+            yield Plan(rows, power, 4)
+            yield Plan(rows, power, 8)
 
 
-def launch(what: str, tensors: list[Tensor], plan: Plan) -> None:
-    """One call with this plan."""
-    x = tensors[0]
-    kernel: Any = softmax_forward_kernel if what == "forward" else softmax_backward_kernel
-    made = launch_of(tuple(x.shape), x.stride(), 1, x.itemsize, MOST_TOGETHER, _fixed(plan))
-    assert made is not None
-    run_on(x.device, kernel, made, tuple(tensors))
+def cluster_plans(what: str, x: Tensor) -> Iterator[cuda_impl.Plan]:
+    """Threads and vectors of a block, with as many blocks as the row needs."""
+    columns, lanes = x.shape[1], 16 // x.itemsize
+    row = -(-(columns + (lanes - 1 if columns % lanes else 0)) // lanes)
+    if row < 1024:
+        return
+    for vectors in (2, 4, 8):
+        for most in (128, 256, 512):
+            cluster = -(-row // (most * vectors))
+            if cluster <= cuda_impl.MOST_BLOCKS:
+                threads = -(-row // (cluster * vectors * 64)) * 64
+                yield cuda_impl.Plan(threads, vectors, cluster)
 
 
-def compiled(what: str, tensors: list[Tensor], plan: Plan, end: float) -> str | None:
-    """Compile ahead, through a launch on the first rows, so that threads share the work."""
-    if time.monotonic() > end:
-        return None
+def triton_way(what: str, tensors: list[Tensor], plan: Plan) -> Way:
+    """One call with this plan, compiled through a launch on the first rows."""
+    kernel: Any = TRITON[what][0]
     few = [each[:16] for each in tensors]
-    first = few[0]
-    made = launch_of(
-        tuple(first.shape), first.stride(), 1, first.itemsize, MOST_TOGETHER, _fixed(plan)
-    )
+    made = launch_of((16, *few[0].shape[1:]), few[0].stride(), 1, few[0].itemsize, fixed(plan))
     assert made is not None
-    words = torch.zeros(made.words + 1, dtype=torch.int64, device="cuda") if made.words else None
-    kernel: Any = softmax_forward_kernel if what == "forward" else softmax_backward_kernel
-    handle = kernel[made.grid](*few, words, *made.integers, **made.stages[0])
-    return f"{handle.n_regs} registers, {handle.n_spills} spilled"
+    numbers = torch.empty(made.numbers, device="cuda") if made.numbers else None
+    handle = kernel[made.grid](*few, numbers, *made.integers, **made.stages[0])
+    x = tensors[0]
+    launch = launch_of(tuple(x.shape), x.stride(), 1, x.itemsize, fixed(plan))
+    assert launch is not None
+    name = f"{plan}  {handle.n_regs} registers, {handle.n_spills} spilled"
+    return name, lambda: run_on(x.device, kernel, launch, tuple(tensors))
 
 
-_plans: dict[Plan, Callable[..., Plan]] = {}
+def fixed(plan: Plan) -> Callable[..., Plan]:
+    """What gives this plan for any rows."""
+    return lambda *_: plan
 
 
-def _fixed(plan: Plan) -> Callable[..., Plan]:
-    return _plans.setdefault(plan, lambda *_: plan)
+def cluster_way(what: str, tensors: list[Tensor], plan: cuda_impl.Plan) -> Way:
+    """One call with this plan."""
+    rows, columns = tensors[0].shape
+    kernel = cuda_impl._kernel(what, tensors[0].dtype, plan, tensors[0].get_device())
+    pointers = [each.data_ptr() for each in tensors]
+    blocks, threads = rows * plan.cluster, (plan.threads, 1)
+    return f"cluster {plan}", lambda: kernel(blocks, threads, *pointers, columns, columns)
 
 
 def copy_of(tensors: list[Tensor]) -> Callable[[], None]:

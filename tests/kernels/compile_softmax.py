@@ -20,7 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from trainscope_kernels.softmax.launch import launch_of
-from trainscope_kernels.softmax.plan import MOST_TOGETHER, backward_plan, forward_plan
+from trainscope_kernels.softmax.plan import backward_plan, forward_plan
 from trainscope_kernels.softmax.triton_backward import softmax_backward_kernel
 from trainscope_kernels.softmax.triton_forward import softmax_forward_kernel
 
@@ -61,7 +61,7 @@ def compiled(
     """The launches that a contiguous tensor of this shape gets, compiled as a GPU would have."""
     kernel, tensors, plan_of = KERNELS[what]
     strides = torch.empty(shape, device="meta").stride()
-    launch = launch_of(shape, strides, dim, ITEMSIZES[dtype], MOST_TOGETHER, plan_of)
+    launch = launch_of(shape, strides, dim, ITEMSIZES[dtype], plan_of)
     assert launch is not None
     types: dict[str, str] = dict.fromkeys(INTEGERS, "i32")
     types |= dict.fromkeys(tensors, f"*{dtype}")
@@ -74,9 +74,9 @@ def compiled(
             fixed[name] = 1
         elif value % 16 == 0:
             aligned.add(name)
-    types["words_ptr"] = "*i64"
-    if not launch.words:
-        fixed["words_ptr"] = None
+    types["numbers_ptr"] = "*fp32"
+    if not launch.numbers:
+        fixed["numbers_ptr"] = None
     return [
         {"what": what, "dtype": dtype, "shape": shape, "capability": capability}
         | one_launch(kernel, types, {**fixed, **stage}, aligned, capability)
@@ -108,7 +108,6 @@ def one_launch(
         "wide_loads": len(re.findall(r"\bld\.global\.v4\.b32", ptx)),
         "stores": len(re.findall(r"\bst\.global\.", ptx)),
         "wide_stores": len(re.findall(r"\bst\.global\.v4\.b32", ptx)),
-        "exchanges": len(re.findall(r"\batom\.global\.gpu\.relaxed\.exch\.b64", ptx)),
         **used(made.asm["cubin"]),
     }
 

@@ -46,7 +46,8 @@ def test_nvcc_finds_no_error_no_spill_and_vector_accesses(
     macros = {**MACROS, "SCALAR": scalar, "BIAS": 0}
     cubin = tmp_path / "out.cubin"
     command = [NVCC, "-cubin", f"-arch=sm_{architecture}", "-Xptxas", "-v", "-o", str(cubin)]
-    command += [str(cuda_impl.HERE / file), *(f"-D{name}={n}" for name, n in macros.items())]
+    command += [f"-I{cuda_impl.HERE.parent}", str(cuda_impl.HERE / file)]
+    command += [f"-D{name}={n}" for name, n in macros.items()]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert "warning" not in ended.stderr

@@ -1,9 +1,6 @@
-"""Rows that no single program holds: split into shares, in two launches or in one that waits."""
+"""Rows that no single program holds, split into shares; and what such launches are planned with."""
 
 from __future__ import annotations
-
-from itertools import product
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,23 +8,21 @@ from softmax_truth import IMPLS, assert_as_good_as_torch, gradient64, softmax64
 
 from trainscope_kernels.softmax import launch as launches
 from trainscope_kernels.softmax import softmax
-from trainscope_kernels.softmax.plan import MOST_TOGETHER, Plan, backward_plan, forward_plan
-from trainscope_kernels.softmax.rows import rows_of
+from trainscope_kernels.softmax.plan import Plan, forward_plan
 
 INF, NAN = float("inf"), float("nan")
-ROOM = 132 // launches.HALF_STARTED
 
 
-def split(columns: int, together: bool, keep: str, rows: int = 1):
+def split(columns: int, rows: int = 1):
     """A plan whose shares are this small, whatever the tensor."""
-    return lambda _rows, _itemsize, _room: Plan(rows, columns, 4, together, keep)
+    return lambda _rows, _itemsize: Plan(rows, columns, 4)
 
 
 def forward(x, dim, plan) -> torch.Tensor:
     from trainscope_kernels.softmax.triton_forward import softmax_forward_kernel
 
     y = torch.full(x.shape, NAN, dtype=x.dtype, device=x.device)
-    launch = launches.launch_of(tuple(x.shape), x.stride(), dim, x.itemsize, ROOM, plan)
+    launch = launches.launch_of(tuple(x.shape), x.stride(), dim, x.itemsize, plan)
     assert launch is not None
     launches.run_on(x.device, softmax_forward_kernel, launch, (x, y))
     return y
@@ -37,7 +32,7 @@ def backward(dy, y, dim, plan) -> torch.Tensor:
     from trainscope_kernels.softmax.triton_backward import softmax_backward_kernel
 
     dx = torch.full(y.shape, NAN, dtype=y.dtype, device=y.device)
-    launch = launches.launch_of(tuple(dy.shape), dy.stride(), dim, y.itemsize, ROOM, plan)
+    launch = launches.launch_of(tuple(dy.shape), dy.stride(), dim, y.itemsize, plan)
     assert launch is not None
     launches.run_on(y.device, softmax_backward_kernel, launch, (dy, y, dx))
     return dx
@@ -67,11 +62,11 @@ def test_long_rows_are_as_near_to_float64_as_torch_is(columns, dtype, impl, devi
 @pytest.mark.parametrize(("shape", "dim"), [((3, 150), 1), ((2, 150, 3), 1)])
 def test_split_rows_equal_whole_ones_at_the_switch(shape, dim, dtype, device) -> None:
     x, dy = (torch.randn(shape, dtype=dtype, device=device) for _ in range(2))
-    whole = forward(x, dim, split(256, False, "exponentials", rows=4))
-    parts = forward(x, dim, split(64, False, "exponentials", rows=4))
+    whole = forward(x, dim, split(256, rows=4))
+    parts = forward(x, dim, split(64, rows=4))
     torch.testing.assert_close(parts, whole, rtol=8 * torch.finfo(dtype).eps, atol=0.0)
-    whole_dx = backward(dy, whole, dim, split(256, False, "float32", rows=4))
-    parts_dx = backward(dy, whole, dim, split(64, False, "float32", rows=4))
+    whole_dx = backward(dy, whole, dim, split(256, rows=4))
+    parts_dx = backward(dy, whole, dim, split(64, rows=4))
     torch.testing.assert_close(parts_dx, whole_dx, rtol=1e-5, atol=float(torch.finfo(dtype).eps))
 
 
@@ -84,69 +79,8 @@ def test_a_special_value_in_one_share_reaches_all_of_them_as_in_torch(value, pla
     x[1, place] = value
     x[2, :128] = -INF
     x[2, place] = value
-    y, torchs = forward(x, 1, split(64, False, "exponentials", rows=2)), torch.softmax(x, -1)
+    y, torchs = forward(x, 1, split(64, rows=2)), torch.softmax(x, -1)
     torch.testing.assert_close(y, torchs, equal_nan=True, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("keep", ["exponentials", "input"])
-@pytest.mark.parametrize(("shape", "dim"), [((3, 100), 1), ((2, 100, 3), 1)])
-def test_one_launch_gives_what_two_give(shape, dim, keep, device, monkeypatch) -> None:
-    """Where programs run one after another, the words that they wait for are put there before."""
-    x, dy = torch.randn(shape, device=device), torch.randn(shape, device=device)
-    held = []
-    zeros = torch.zeros
-
-    def kept_words(*size, **options):
-        if held:
-            held[0][0] = 0
-        else:
-            held.append(zeros(*size, **options))
-        return held[0]
-
-    monkeypatch.setattr(torch, "zeros", kept_words)
-    two = forward(x, dim, split(64, False, keep, rows=2))
-    one = forward(x, dim, split(64, True, keep, rows=2))
-    torch.testing.assert_close(one, two, rtol=3e-6, atol=0)
-    held.clear()
-    keep = "float32" if keep == "exponentials" else keep
-    two_dx = backward(dy, two, dim, split(64, False, keep, rows=2))
-    assert torch.equal(backward(dy, two, dim, split(64, True, keep, rows=2)), two_dx)
-
-
-@pytest.mark.parametrize("multiprocessors", [2, 4, 14, 16, 58, 132])
-def test_waiting_programs_of_four_launches_have_a_multiprocessor_each(
-    multiprocessors, monkeypatch
-) -> None:
-    there = SimpleNamespace(multi_processor_count=multiprocessors)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _device: there)
-    monkeypatch.setattr(launches, "interpreting", lambda: False)
-    room = launches.room_on.__wrapped__(torch.device("cuda", 0))
-    assert 4 * room <= multiprocessors
-    for plan_of, itemsize, columns in product(
-        (forward_plan, backward_plan),
-        (2, 4, 8),
-        (1, 1000, 32768, 40000, 131072, 262144, 262145, 3_000_000),
-    ):
-        for shape, dim in (((64, columns), 1), ((2, columns, 96), 1), ((columns,), 0)):
-            rows = rows_of(shape, torch.empty(shape, device="meta").stride(), dim)
-            plan = plan_of(rows, itemsize, room)
-            shares = -(-columns // plan.columns)
-            assert not plan.together or 1 < shares <= min(room, MOST_TOGETHER)
-            assert plan.rows * plan.columns <= 32768
-
-
-def test_nobody_waits_where_programs_run_one_after_another(monkeypatch) -> None:
-    monkeypatch.setattr(launches, "interpreting", lambda: True)
-    assert launches.room_on.__wrapped__(torch.device("cuda", 0)) == 0
-    monkeypatch.setattr(launches, "interpreting", lambda: False)
-    assert launches.room_on.__wrapped__(torch.device("cpu")) == 0
-
-
-def test_rows_to_262144_columns_take_one_launch_on_a_gpu() -> None:
-    for plan_of in (forward_plan, backward_plan):
-        for itemsize in (2, 4):
-            for columns in (32769, 65536, 131072, 262144):
-                assert plan_of(rows_of((8, columns), (columns, 1), 1), itemsize, ROOM).together
 
 
 @pytest.mark.parametrize(
@@ -161,7 +95,7 @@ def test_rows_to_262144_columns_take_one_launch_on_a_gpu() -> None:
     ],
 )
 def test_offsets_are_64_bits_wide_where_they_pass_32(shape, strides, wide) -> None:
-    launch = launches.launch_of(shape, strides, 1, 2, ROOM, forward_plan)
+    launch = launches.launch_of(shape, strides, 1, 2, forward_plan)
     assert launch is not None
     assert launch.stages[0]["WIDE"] == wide
 
@@ -186,7 +120,7 @@ class Compiled:
 
 
 def test_a_second_launch_takes_the_compiled_kernel_only_where_it_fits() -> None:
-    kernel, plan = Compiled(), split(64, False, "exponentials", rows=2)
+    kernel, plan = Compiled(), split(64, rows=2)
     for dtype, offset, ways in (
         (torch.float32, 0, ["by Triton", "ready"]),
         (torch.float32, 1, ["by Triton", "ready"]),
@@ -194,7 +128,7 @@ def test_a_second_launch_takes_the_compiled_kernel_only_where_it_fits() -> None:
         (torch.float32, 0, ["ready", "ready"]),
     ):
         x = torch.zeros(1 + 4 * 64, dtype=dtype)[offset : offset + 256].view(4, 64)
-        launch = launches.launch_of((4, 64), (64, 1), 1, 4, ROOM, plan)
+        launch = launches.launch_of((4, 64), (64, 1), 1, 4, plan)
         assert launch is not None
         for _ in range(2):
             launches.run_on(x.device, kernel, launch, (x, torch.empty_like(x)))
@@ -204,7 +138,7 @@ def test_a_second_launch_takes_the_compiled_kernel_only_where_it_fits() -> None:
 def test_a_launch_for_another_device_happens_on_it_and_leaves_the_current_one(monkeypatch) -> None:
     current = [0]
     kernel = Compiled()
-    launch = launches.launch_of((4, 64), (64, 1), 1, 4, ROOM, split(64, False, "exponentials"))
+    launch = launches.launch_of((4, 64), (64, 1), 1, 4, split(64))
     assert launch is not None
 
     class On:

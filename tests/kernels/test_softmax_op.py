@@ -125,7 +125,7 @@ def test_meta_and_exported_programs_have_the_op(device) -> None:
         ((torch.tensor(1.0), 1), {}, "dim is 1; x has 0 dims, so -1 to 0 are allowed"),
         ((torch.ones(2, 3).int(),), {}, "x has dtype torch.int32"),
         ((torch.ones(2, 3),), {"dtype": torch.int64}, "dtype is torch.int64"),
-        ((torch.ones(2, 3),), {"impl": "cuda"}, "'auto', 'reference', 'triton'"),
+        ((torch.ones(2, 3),), {"impl": "cudnn"}, "'auto', 'reference', 'triton', 'cuda'"),
         (([1.0],), {}, "x must be a tensor, got list"),
         ((torch.ones(2, 3).to_sparse(),), {}, "use x.to_dense()"),
     ],

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trainscope_kernels.benchmarks.case import Case
 from trainscope_kernels.softmax import softmax
+from trainscope_kernels.softmax.cuda_impl import cuda_reason
 
 __all__ = ["benchmarks"]
 
@@ -24,6 +25,8 @@ GPU_SHAPES = [
 CPU_SHAPES = [(256, 1024, torch.float32)]
 STREAMS = {False: 2, True: 3}
 """Forward: x read, y written. Backward: y and dy read, dx written."""
+SHORTEST_CLUSTERED = 16384
+"""Below, one thread block holds a row, and Triton's kernel is at the copy's speed."""
 LONGEST_SIMPLE = 8192
 """With 4 warps a longer row spills out of the registers, by kilobytes a thread."""
 
@@ -44,6 +47,8 @@ def _case(rows: int, columns: int, dtype: torch.dtype, backward: bool, on_gpu: b
     if on_gpu:
         impls["torch.compile"] = torch.compile(_torch_softmax, dynamic=False)
         impls["triton"] = functools.partial(softmax, impl="triton")
+        if columns >= SHORTEST_CLUSTERED and cuda_reason(torch.device("cuda", 0)) is None:
+            impls["cuda"] = functools.partial(softmax, impl="cuda")
         if not backward and columns <= LONGEST_SIMPLE:
             from trainscope_kernels.benchmarks.simple_softmax import simple_softmax
 

@@ -9,32 +9,29 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trainscope_kernels.impls import interpreting
 from trainscope_kernels.repeats import Again
 from trainscope_kernels.softmax.plan import Plan
 from trainscope_kernels.softmax.rows import MOST_LEVELS, Rows, rows_of
 from trainscope_kernels.triton_start import Start, compiled_start, starter
 
-__all__ = ["Launch", "again_of", "launch_of", "room_on", "run_on"]
+__all__ = ["Launch", "again_of", "launch_of", "run_on"]
 
 INT32_END = 2**31
-HALF_STARTED = 4
-"""Launches that may be half started at the same time; triton_exchange.py says why not more."""
-CONSTANTS = ("LEVELS", "UNIT", "AXIS", "WIDE", "STAGE", "ROWS", "COLUMNS", "SHARES", "KEEP")
+CONSTANTS = ("LEVELS", "UNIT", "AXIS", "WIDE", "STAGE", "ROWS", "COLUMNS", "SHARES")
 """The constexprs of both kernels, in the order of their signatures."""
 
 
 class Launch(NamedTuple):
     """The grid, the integers and the constants of one or two launches.
 
-    words: 64-bit words that the shares exchange; 0 where no row is split. integers: the kernels'
-    scalars, in their order. stages: constexprs and options of each launch. ready: what starts the
-    compiled kernels, and their constants, by what they depend on besides these numbers; starting
-    one costs a fraction of asking Triton, which looks at each argument again to find it.
+    numbers: how many the shares of the rows leave for each other; 0 where no row is split.
+    integers: the kernels' scalars, in their order. stages: constexprs and options of each launch.
+    ready: what starts the compiled kernels, and their constants, by what they depend on besides;
+    starting one costs a fraction of asking Triton, which looks at each argument again to find it.
     """
 
     grid: tuple[int, int, int]
-    words: int
+    numbers: int
     integers: tuple[int, ...]
     stages: tuple[dict[str, Any], ...]
     ready: dict[Any, tuple[tuple[Start, tuple[Any, ...]], ...]]
@@ -46,23 +43,22 @@ def launch_of(
     strides: tuple[int, ...],
     dim: int,
     itemsize: int,
-    room: int,
-    plan_of: Callable[[Rows, int, int], Plan],
+    plan_of: Callable[[Rows, int], Plan],
 ) -> Launch | None:
     """The launch for a tensor with these strides; None where its rows need too many levels.
 
-    shape, strides: in elements. itemsize: bytes of a value. room: what ``room_on`` says.
+    shape, strides: in elements. itemsize: bytes of a value.
     """
     rows = rows_of(shape, strides, dim)
     levels = len(rows.sizes)
     if levels > MOST_LEVELS:
         return None
-    plan = plan_of(rows, itemsize, room)
+    plan = plan_of(rows, itemsize)
     unit = _unit_of(rows)
     shares = -(-rows.columns // plan.columns)
     tiles = -(-rows.rows // plan.rows)
     reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    numbers = rows.rows + plan.rows, tiles * shares, rows.columns + plan.columns
+    counts = rows.rows + plan.rows, tiles * shares, rows.columns + plan.columns
     integers = (
         rows.rows,
         rows.columns // unit,
@@ -72,58 +68,41 @@ def launch_of(
         *(stride // unit for stride in _padded(rows.strides, 0)),
         *_padded(rows.sizes, 1)[1:],
     )
-    if shares == 1:
-        stages = ("whole",)
-    else:
-        stages = ("together",) if plan.together else ("publish", "finish")
+    stages = ("whole",) if shares == 1 else ("publish", "finish")
     constants = {
         "LEVELS": levels,
         "UNIT": unit,
         "AXIS": 1 if rows.inner == 1 else 0,
-        "WIDE": max(*numbers, reach, rows.rows * rows.columns) >= INT32_END,
+        "WIDE": max(*counts, reach, rows.rows * rows.columns) >= INT32_END,
         "ROWS": plan.rows,
         "COLUMNS": plan.columns,
         "SHARES": 1 << (shares - 1).bit_length(),
-        "KEEP": plan.keep,
         "num_warps": plan.warps,
     }
-    words = 0 if shares == 1 else rows.rows * shares * (2 if itemsize == 8 else 1)
+    numbers = 0 if shares == 1 else 2 * rows.rows * shares
     each = tuple({**constants, "STAGE": stage} for stage in stages)
-    return Launch((tiles * shares, 1, 1), words, integers, each, {})
-
-
-@functools.cache
-def room_on(device: torch.device) -> int:
-    """How many programs may wait for one another; 0 where they run one after the other.
-
-    The latter is Triton's interpreter, on whatever device: the first one to wait would wait for
-    ever. Else there must be a multiprocessor for each (triton_exchange.py), on the whole GPU or
-    the part of it that this process has.
-    """
-    if device.type != "cuda" or interpreting():
-        return 0
-    return torch.cuda.get_device_properties(device).multi_processor_count // HALF_STARTED
+    return Launch((tiles * shares, 1, 1), numbers, integers, each, {})
 
 
 def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Tensor, ...]) -> None:
-    """Start ``kernel`` on the current stream of ``device``, with room for the shares' words."""
+    """Start ``kernel`` on the current stream of ``device``, with room for the shares' numbers."""
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         with torch.cuda.device(device):
             return run_on(device, kernel, launch, tensors)
-    words = None
-    if launch.words:
-        # zeroed: who waits takes any other word as there, and the first one counts programs
-        words = torch.zeros(launch.words + 1, dtype=torch.int64, device=tensors[0].device)
+    numbers = None
+    if launch.numbers:
+        dtype = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
+        numbers = torch.empty(launch.numbers, dtype=dtype, device=tensors[0].device)
     pointers = tuple(each.data_ptr() for each in tensors)
     key = (device.index, *[each.dtype for each in tensors], *[each % 16 == 0 for each in pointers])
     ready = launch.ready.get(key)
     if ready is not None:
-        to_words = None if words is None else words.data_ptr()
+        to_numbers = None if numbers is None else numbers.data_ptr()
         for start, constants in ready:
-            start(launch.grid[0], (*pointers, to_words), (*launch.integers, *constants))
+            start(launch.grid[0], (*pointers, to_numbers), (*launch.integers, *constants))
         return None
     compiled = [
-        kernel[launch.grid](*tensors, words, *launch.integers, **stage) for stage in launch.stages
+        kernel[launch.grid](*tensors, numbers, *launch.integers, **stage) for stage in launch.stages
     ]
     # the interpreter compiles nothing and returns None
     if None not in compiled:
@@ -137,9 +116,9 @@ def run_on(device: torch.device, kernel: Any, launch: Launch, tensors: tuple[Ten
 def again_of(kernel: Any, launch: Launch, x: Tensor, dtype: torch.dtype | None) -> Again | None:
     """What does the launch for other tensors like x, with a result of ``dtype`` of its own.
 
-    None where shares exchange words, which are made anew each time.
+    None where shares exchange numbers, which are made anew each time.
     """
-    if launch.words:
+    if launch.numbers:
         return None
     (stage,) = launch.stages
     rest = (*launch.integers, *(stage[name] for name in CONSTANTS))

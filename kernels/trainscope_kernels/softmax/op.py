@@ -130,8 +130,13 @@ def _backward_of(impl: str) -> Callable[[Tensor, Tensor, int, torch.dtype | None
 
 
 def _forward_again(x: Tensor, dim: int, dtype: torch.dtype | None, impl: str) -> Again | None:
-    if _chosen(x, impl) == "reference":
+    chosen = _chosen(x, dim, dtype, impl)
+    if chosen == "reference":
         return None
+    if chosen == "cuda":
+        from trainscope_kernels.softmax import cuda_impl
+
+        return cuda_impl.softmax_forward_again(x)
     from trainscope_kernels.softmax import triton_forward
 
     return triton_forward.softmax_forward_again(x, dim, dtype)

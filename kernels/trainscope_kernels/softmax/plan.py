@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 from trainscope_kernels.softmax.rows import Rows
 
-__all__ = ["MOST_TOGETHER", "Plan", "backward_plan", "forward_plan"]
+__all__ = ["Plan", "backward_plan", "forward_plan"]
 
-MOST_TOGETHER = 16
-"""Programs that wait for one another, at most: each of them reads the words of all."""
 SHORT_ROWS = 4096
 """Values of a tile that is made of several short rows: 4 warps with 32 values a thread."""
 ACROSS = 32
@@ -22,55 +20,39 @@ ACROSS = 32
 
 
 class Plan(NamedTuple):
-    """One program's tile, its warps and, where a row has several shares, how they meet.
-
-    together: the programs of one row exchange their sums while they run; otherwise they do it
-    in two launches. keep: what a program holds meanwhile, a word of the kernel's KEEP.
-    """
+    """One program's tile and its warps."""
 
     rows: int
     columns: int
     warps: int
-    together: bool
-    keep: str
 
 
-def forward_plan(rows: Rows, itemsize: int, room: int) -> Plan:
-    """The tile of the forward kernel for values of ``itemsize`` bytes.
-
-    room: how many programs may wait for one another (``launch.room_on``).
-    """
+def forward_plan(rows: Rows, itemsize: int) -> Plan:
+    """The tile of the forward kernel for values of ``itemsize`` bytes."""
     whole, share = (32768, 8192) if itemsize < 8 else (8192, 8192)
-    plan = _tile(rows, whole, share, 32, room if itemsize < 8 else 0)
-    return plan._replace(keep="input" if plan.together and itemsize == 2 else "exponentials")
+    return _tile(rows, whole, share, 32)
 
 
-def backward_plan(rows: Rows, itemsize: int, room: int) -> Plan:
-    """The tile of the backward kernel, which holds two operands; otherwise as ``forward_plan``."""
+def backward_plan(rows: Rows, itemsize: int) -> Plan:
+    """The tile of the backward kernel, which holds two operands."""
     whole, share = (16384, 8192) if itemsize < 8 else (4096, 4096)
     # two operands of 32 float32 values leave a thread too few registers on Ampere
-    plan = _tile(rows, whole, share, 32 if itemsize == 2 else 16, room if itemsize < 8 else 0)
-    # below 4096 columns the compiler has registers to spare; no room, no GPU to run its assembly
-    packed = room > 0 and itemsize == 2 and plan.rows == 1 and plan.columns >= 4096
-    return plan._replace(keep="input" if packed else "float32")
+    return _tile(rows, whole, share, 32 if itemsize == 2 else 16)
 
 
-def _tile(rows: Rows, whole: int, share: int, values: int, room: int) -> Plan:
+def _tile(rows: Rows, whole: int, share: int, values: int) -> Plan:
     """whole, share: columns of an unsplit row at most, of a share; values: those of a thread."""
     across = _across(rows)
     width = _power_above(rows.columns)
     if width * across > whole:
         width = max(share // across, 1)
-        if MOST_TOGETHER < -(-rows.columns // width) <= 2 * MOST_TOGETHER:
-            width *= 2
     # where columns are apart each value has an address of its own, and registers hold that too
     if across > 1:
         values = 16
     else:
         across = min(max(SHORT_ROWS // width, 1), _power_above(rows.rows))
     warps = min(max(width * across // (32 * values), 4), 32)
-    shares = -(-rows.columns // width)
-    return Plan(across, width, warps, 1 < shares <= min(room, MOST_TOGETHER), "")
+    return Plan(across, width, warps)
 
 
 def _across(rows: Rows) -> int:

@@ -1,8 +1,11 @@
 """Softmax backward in Triton: dx = y * (dy - sum(y * dy)), two streams read and one written.
 
 Both operands stay in registers as they were stored; rows too long for one program are split
-into shares that exchange their part of the sum, as in the forward kernel.
+into shares and read twice, as in the forward kernel.
 """
+
+# pyright: reportGeneralTypeIssues=false
+# (what Triton adds to numbers that are not known before the launch is not in its types)
 
 from __future__ import annotations
 
@@ -11,17 +14,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trainscope_kernels.softmax.launch import launch_of, room_on, run_on
+from trainscope_kernels.softmax.launch import launch_of, run_on
 from trainscope_kernels.softmax.plan import backward_plan
-from trainscope_kernels.softmax.triton_exchange import combined, published, still_packed, ticket
-from trainscope_kernels.softmax.triton_places import result_rows, source_rows, tile_of
+from trainscope_kernels.softmax.triton_places import (
+    program_number,
+    result_rows,
+    source_rows,
+    tile_of,
+)
+from trainscope_kernels.softmax.triton_shares import combined, published, still_packed
 
 __all__ = ["softmax_backward", "softmax_backward_kernel"]
 
 
 @triton.jit(do_not_specialize=["columns", "shares"])
 def softmax_backward_kernel(
-    dy_ptr, y_ptr, dx_ptr, words_ptr,
+    dy_ptr, y_ptr, dx_ptr, numbers_ptr,
     rows, columns, inner, shares, column_stride,
     stride0, stride1, stride2, stride3, size1, size2, size3,
     LEVELS: tl.constexpr,
@@ -32,17 +40,14 @@ def softmax_backward_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     SHARES: tl.constexpr,
-    KEEP: tl.constexpr,
 ):  # fmt: skip
     """One tile of ROWS rows by COLUMNS columns; the strides are those of dy, y is contiguous.
 
-    STAGE: as in the forward kernel. KEEP: what a program holds until the sum is known: "float32"
-    values, or the "input" as it was stored.
+    STAGE: as in the forward kernel.
     """
     DTYPE = tl.float64 if y_ptr.dtype.element_ty == tl.float64 else tl.float32
-    program = ticket(words_ptr, STAGE == "together", WIDE)
     row, column, share, live = tile_of(
-        program, rows, columns, shares, UNIT, AXIS, WIDE, ROWS, COLUMNS
+        program_number(WIDE), rows, columns, shares, UNIT, AXIS, WIDE, ROWS, COLUMNS
     )
     dy_row = source_rows(row, stride0, stride1, stride2, stride3, size1, size2, size3, LEVELS, UNIT)
     y_row = result_rows(row, columns, inner, AXIS == 1, UNIT)
@@ -51,13 +56,13 @@ def softmax_backward_kernel(
 
     if STAGE != "finish":
         dot = tl.sum(y.to(DTYPE) * dy.to(DTYPE), axis=AXIS, keep_dims=True)
-        if KEEP == "input":
+        # below, the compiler has registers to spare
+        if ROWS == 1 and COLUMNS >= 4096:
             y, dy = still_packed(y), still_packed(dy)
-    if STAGE == "publish" or STAGE == "together":
-        # the maximum's place holds 1: a word of 0 means that nothing is there yet
-        published(words_ptr, row, share, rows, shares, tl.full(dot.shape, 1.0, DTYPE), dot)
-    if STAGE == "together" or STAGE == "finish":
-        _, each = combined(words_ptr, row, rows, shares, DTYPE, SHARES, AXIS, STAGE == "together")
+    if STAGE == "publish":
+        published(numbers_ptr, row, share, rows, shares, tl.zeros(dot.shape, DTYPE), dot)
+    if STAGE == "finish":
+        _, each = combined(numbers_ptr, row, rows, shares, SHARES, AXIS)
         dot = tl.sum(each, axis=AXIS, keep_dims=True)
     if STAGE != "publish":
         dx = y.to(DTYPE) * (dy.to(DTYPE) - dot)
@@ -74,7 +79,7 @@ def softmax_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype | None)
         return dx
     y = y.contiguous()
     device = y.device
-    launch = launch_of(dy.shape, dy.stride(), dim, y.itemsize, room_on(device), backward_plan)
+    launch = launch_of(dy.shape, dy.stride(), dim, y.itemsize, backward_plan)
     if launch is None:
         return softmax_backward(dy.contiguous(), y, dim, dtype)
     run_on(device, softmax_backward_kernel, launch, (dy, y, dx))

@@ -1,9 +1,11 @@
 """Softmax forward in Triton: each element is read once and written once.
 
-A tile of rows lies in registers. A row too long for one program is split into shares: each
-program keeps its share, tells the others its maximum and sum, and scales what it kept. So a row
-of 131,072 columns costs the same two streams as a short one.
+A tile of rows lies in registers. A row too long for one program is split into shares, and read a
+second time once the whole row's sum is known.
 """
+
+# pyright: reportGeneralTypeIssues=false
+# (what Triton adds to numbers that are not known before the launch is not in its types)
 
 from __future__ import annotations
 
@@ -13,18 +15,23 @@ import triton.language as tl
 from torch import Tensor
 
 from trainscope_kernels.repeats import Again
-from trainscope_kernels.softmax.launch import again_of, launch_of, room_on, run_on
+from trainscope_kernels.softmax.launch import again_of, launch_of, run_on
 from trainscope_kernels.softmax.plan import forward_plan
-from trainscope_kernels.softmax.triton_exchange import combined, published, still_packed, ticket
 from trainscope_kernels.softmax.triton_exp import exp_of_difference, inverse_of
-from trainscope_kernels.softmax.triton_places import result_rows, source_rows, tile_of
+from trainscope_kernels.softmax.triton_places import (
+    program_number,
+    result_rows,
+    source_rows,
+    tile_of,
+)
+from trainscope_kernels.softmax.triton_shares import combined, published
 
 __all__ = ["softmax_forward", "softmax_forward_again", "softmax_forward_kernel"]
 
 
 @triton.jit(do_not_specialize=["columns", "shares"])
 def softmax_forward_kernel(
-    x_ptr, y_ptr, words_ptr,
+    x_ptr, y_ptr, numbers_ptr,
     rows, columns, inner, shares, column_stride,
     stride0, stride1, stride2, stride3, size1, size2, size3,
     LEVELS: tl.constexpr,
@@ -35,39 +42,29 @@ def softmax_forward_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     SHARES: tl.constexpr,
-    KEEP: tl.constexpr,
 ):  # fmt: skip
     """One tile of ROWS rows by COLUMNS columns, which lie along AXIS.
 
-    STAGE: "whole" where a row has one share; "together" where its shares wait for one another;
-    else "publish" and then "finish", two launches. KEEP: what a program holds while it waits,
-    "exponentials", or the "input" as it was stored.
+    STAGE: "whole" where a row has one share; else "publish" and then "finish", two launches.
     """
     DTYPE = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     EXACT: tl.constexpr = y_ptr.dtype.element_ty == tl.float32
-    program = ticket(words_ptr, STAGE == "together", WIDE)
     row, column, share, live = tile_of(
-        program, rows, columns, shares, UNIT, AXIS, WIDE, ROWS, COLUMNS
+        program_number(WIDE), rows, columns, shares, UNIT, AXIS, WIDE, ROWS, COLUMNS
     )
     x_row = source_rows(row, stride0, stride1, stride2, stride3, size1, size2, size3, LEVELS, UNIT)
     x = tl.load(x_ptr + x_row + column * column_stride, mask=live, other=float("-inf"))
 
     if STAGE != "finish":
         largest = tl.max(x.to(DTYPE), axis=AXIS, keep_dims=True)
-        if KEEP == "input":
-            x = still_packed(x)
         # a share of -inf alone has no part in the sum; inf - inf would make it NaN
         base = tl.where(largest == float("-inf"), 0.0, largest)
         grown = exp_of_difference(x.to(DTYPE) - base, EXACT)
         total = tl.sum(grown, axis=AXIS, keep_dims=True)
-        if KEEP == "input":
-            x = still_packed(x)
-    if STAGE == "publish" or STAGE == "together":
-        published(words_ptr, row, share, rows, shares, largest, total)
-    if STAGE == "together" or STAGE == "finish":
-        each, each_total = combined(
-            words_ptr, row, rows, shares, DTYPE, SHARES, AXIS, STAGE == "together"
-        )
+    if STAGE == "publish":
+        published(numbers_ptr, row, share, rows, shares, largest, total)
+    if STAGE == "finish":
+        each, each_total = combined(numbers_ptr, row, rows, shares, SHARES, AXIS)
         # a NaN is no maximum, but it is in its share's sum and so in every result
         top = tl.max(each, axis=AXIS, keep_dims=True)
         top = tl.where(top == float("-inf"), 0.0, top)
@@ -76,8 +73,6 @@ def softmax_forward_kernel(
     if STAGE != "publish":
         if STAGE == "whole":
             y = grown * inverse_of(total)
-        elif STAGE == "together" and KEEP == "exponentials":
-            y = grown * (exp_of_difference(base - top, EXACT) * inverse_of(total))
         else:
             y = exp_of_difference(x.to(DTYPE) - top, EXACT) * inverse_of(total)
         y_row = result_rows(row, columns, inner, AXIS == 1, UNIT)
@@ -90,7 +85,7 @@ def softmax_forward(x: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     if x.numel() == 0:
         return y
     device = x.device
-    launch = launch_of(x.shape, x.stride(), dim, x.itemsize, room_on(device), forward_plan)
+    launch = launch_of(x.shape, x.stride(), dim, x.itemsize, forward_plan)
     if launch is None:
         return softmax_forward(x.contiguous(), dim, dtype)
     run_on(device, softmax_forward_kernel, launch, (x, y))
@@ -101,5 +96,5 @@ def softmax_forward_again(x: Tensor, dim: int, dtype: torch.dtype | None) -> Aga
     """What does ``softmax_forward`` of other tensors like x; None where each is looked at."""
     if x.numel() == 0:
         return None
-    launch = launch_of(x.shape, x.stride(), dim, x.itemsize, room_on(x.device), forward_plan)
+    launch = launch_of(x.shape, x.stride(), dim, x.itemsize, forward_plan)
     return None if launch is None else again_of(softmax_forward_kernel, launch, x, dtype)

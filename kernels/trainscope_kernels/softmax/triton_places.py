@@ -5,7 +5,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["result_rows", "source_rows", "tile_of"]
+__all__ = ["program_number", "result_rows", "source_rows", "tile_of"]
+
+
+@triton.jit
+def program_number(WIDE: tl.constexpr):
+    """This program's number, 64 bits wide where WIDE."""
+    if WIDE:
+        return tl.program_id(0).to(tl.int64)
+    else:
+        return tl.program_id(0).to(tl.int32)
 
 
 @triton.jit
