@@ -27,17 +27,18 @@ class Tile(NamedTuple):
 
 
 HOPPER = {
-    # Dim 128 was measured on an H200 (kernels/bench/results/attention_tiles_h200.txt): small tiles
-    # of one warpgroup win, for two programs share a multiprocessor and the one multiplies while
-    # the other is at its softmax. Forward 64 x 64 in three stages 484 TFLOP/s, 128 x 64 472,
-    # 128 x 128 448; causal 443, 401, 384.
-    # Dims 64 and 256: by registers and shared memory alone, not measured tile by tile.
-    "forward": {64: Tile(128, 128, 8, 3), 128: Tile(64, 64, 4, 3), 256: Tile(128, 64, 8, 2)},
-    # 64 x 64 604 TFLOP/s, 64 x 128 in three stages 568, in two 507. At dim 256 no tile is free of
-    # spills: 32 x 64 has the fewest, 12 words a thread.
-    "dkdv": {64: Tile(64, 128, 8, 3), 128: Tile(64, 64, 4, 2), 256: Tile(32, 64, 8, 2)},
-    # 128 x 64 in three stages 639 TFLOP/s, 128 x 128 617, 64 x 64 570, 128 x 64 in two stages 559.
-    "dq": {64: Tile(128, 128, 8, 3), 128: Tile(128, 64, 8, 3), 256: Tile(128, 32, 8, 2)},
+    # Measured on an H200 (kernels/bench/results/attention_tiles_h200.txt), in TFLOP/s of full
+    # attention. Small tiles of one warpgroup win, for two programs share a multiprocessor and the
+    # one multiplies while the other is at its softmax.
+    # Dim 64: 64 x 64 has 438, 128 x 64 429, 128 x 128 358. Dim 128: 64 x 64 in three stages 484,
+    # 128 x 64 472, 128 x 128 448. Dim 256: 128 x 64 has 508, 128 x 32 465, 64 x 32 388.
+    "forward": {64: Tile(64, 64, 4, 3), 128: Tile(64, 64, 4, 3), 256: Tile(128, 64, 8, 2)},
+    # Dim 64: 556, 64 x 128 in three stages 424. Dim 128: 604, 64 x 128 in three stages 568. At dim
+    # 256 no tile is free of spills: 64 x 64 has 302, 32 x 64, with the fewest, 209.
+    "dkdv": {64: Tile(64, 64, 4, 3), 128: Tile(64, 64, 4, 2), 256: Tile(64, 64, 8, 2)},
+    # Dim 64: 604, as 128 x 64 with 8 warps, which has 416 causal where this has 534. Dim 128: 639,
+    # 128 x 128 617, 64 x 64 570. Dim 256: 482 in one stage, 128 x 32 421, 64 x 32 341.
+    "dq": {64: Tile(64, 64, 4, 3), 128: Tile(128, 64, 8, 3), 256: Tile(128, 64, 8, 1)},
 }
 AMPERE = {
     # Within 99 KB, what compute capability 8.6, 8.9 and 12.0 have; 128 x 128 spills at dim 128.
