@@ -1,10 +1,16 @@
-"""Launch of the Gluon attention forward: its tile sizes, and how a call is cut into tiles."""
+"""Launch of the Gluon attention forward: its tile sizes, and how a call is cut into tiles.
+
+The long way plans a call and lets Triton start it. Another one of the same kind is started with the
+numbers found then and four tensor maps, which are encoded once for each address.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.gluon_band import BAND_OPEN
@@ -15,10 +21,20 @@ from trainscope_kernels.attention.gluon_schedule import (
     is_ready,
     schedule_on,
 )
-from trainscope_kernels.attention.gluon_start import multiprocessors, readable, start, tensor_map
+from trainscope_kernels.attention.gluon_start import (
+    Map,
+    Ready,
+    compiled,
+    multiprocessors,
+    readable,
+    start,
+    started,
+    tensor_map,
+)
 from trainscope_kernels.attention.tile_sizes import padded
+from trainscope_kernels.repeats import Again
 
-__all__ = ["forward", "is_scheduled"]
+__all__ = ["forward", "forward_again", "is_scheduled"]
 
 LOG2E = 1.4426950408889634
 ROWS = 64
@@ -69,35 +85,100 @@ class Band(NamedTuple):
     mask: str
 
 
-def forward(call: Call, out: torch.Tensor, lse: torch.Tensor) -> None:
+class Planned(NamedTuple):
+    """A launch as ``gluon_start.start`` takes it, for one LSE or another."""
+
+    programs: int
+    kind: tuple[Any, ...]
+    maps: tuple[Map, Map, Map, Map]
+    schedule: tuple[Tensor, Tensor] | None
+    numbers: tuple[float, ...]
+    constants: dict[str, Any]
+
+    def arguments(self, lse: Tensor) -> tuple[Any, ...]:
+        """Those of the kernel that are no constants."""
+        return (*self.maps, lse, *(self.schedule or (lse, lse)), *self.numbers)
+
+
+Launcher = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
+"""Starts the kernel for q, k, v, an output and an LSE, laid out as those it was made for."""
+_launchers: dict[Any, Launcher] = {}
+MOST_LAUNCHERS = 1024
+"""Kinds of calls remembered; with ever new lengths they start anew, rather than grow for ever."""
+
+
+def forward(call: Call, out: Tensor, lse: Tensor) -> None:
     """Fill ``out`` (batch, heads, queries, dim) and ``lse`` (batch, heads, queries), float32."""
     device: Any = call.q.device.index
     if device != torch.cuda.current_device():
         with torch.cuda.device(device):
             return forward(call, out, lse)
     q, k, v = (readable(each) for each in call[:3])
-    _, heads, queries, dim = q.shape
+    of_kind = (
+        device, q.dtype, q.shape, q.stride(), k.shape, k.stride(), v.stride(), out.stride(),
+        call[6:],
+    )  # fmt: skip
+    launcher = _launchers.get(of_kind)
+    if launcher is not None:
+        launcher(q, k, v, out, lse)
+        return
+    plan = _planned(call._replace(q=q, k=k, v=v), out)
+    start(attention_forward, plan.programs, plan.kind, plan.arguments(lse), **plan.constants)
+    ready = started(attention_forward, plan.kind)
+    if ready is not None:
+        if len(_launchers) >= MOST_LAUNCHERS:
+            _launchers.clear()
+        _launchers[of_kind] = _launcher(plan, ready)
+
+
+def forward_again(call: Call, out: Tensor, lse: Tensor, return_lse: bool) -> Again | None:
+    """What makes the output, and the LSE if asked, of q, k and v like the call's.
+
+    out, lse: as ``forward`` gets them; new ones are laid out so. None where one of these is copied
+    first.
+    """
+    if any(readable(each) is not each for each in call[:3]):
+        return None
+    plan = _planned(call, out)
+    ready = compiled(attention_forward, plan.kind, plan.arguments(lse), **plan.constants)
+    launcher = _launcher(plan, ready)
+    alike = torch.empty_like(call.q).stride() == out.stride()
+    shape, strides, lse_shape = out.shape, out.stride(), lse.shape
+
+    def again(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        if (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16:
+            return None
+        # empty_like is the fastest, and keeps the order of the dimensions in memory
+        out = torch.empty_like(q) if alike else q.new_empty_strided(shape, strides)
+        lse = q.new_empty(lse_shape, dtype=torch.float32)
+        launcher(q, k, v, out, lse)
+        return (out, lse) if return_lse else out
+
+    return again
+
+
+def _planned(call: Call, out: Tensor) -> Planned:
+    q, k, v = call[:3]
+    heads, dim = q.shape[1], q.shape[3]
     width = padded(dim)
     band = band_of_call(call)
     capped = call.softcap != 0
     plan = (CROWDED if capped or band.mask == "band" else PLANS)[dim]
     tiling = tiling_of(call)
     listed = band.mask == "diagonal"
-    table, lists = schedule_on(tiling) if listed else (lse, lse)
-    start(
-        attention_forward,
+    return Planned(
         tiling.programs,
-        (device, q.dtype, dim, band.mask, capped),
+        (q.device.index, q.dtype, dim, band.mask, capped),
         (
             tensor_map(q, ROWS, width),
             tensor_map(k, plan.keys, width),
             tensor_map(v, plan.keys, width),
             tensor_map(out, ROWS, plan.main),
-            lse,
-            table,
-            lists,
+        ),
+        schedule_on(tiling) if listed else None,
+        (
             tiling.instances * tiling.row_blocks,
-            queries,
+            q.shape[2],
             k.shape[2],
             band.low,
             band.high,
@@ -107,21 +188,46 @@ def forward(call: Call, out: torch.Tensor, lse: torch.Tensor) -> None:
             (call.softcap if capped else call.scale) * LOG2E,
             2 * LOG2E * call.scale / call.softcap if capped else 0.0,
         ),
-        WARPGROUPS=plan.warpgroups,
-        ROWS=ROWS,
-        KEYS=plan.keys,
-        DIM=width,
-        MAIN=plan.main,
-        REST=plan.rest,
-        STAGES=STAGES,
-        MASK=band.mask,
-        CAPPED=capped,
-        TABLE=listed,
-        Q_IN_REGISTERS=plan.q_in_registers,
-        SUMS_BY_THREAD=plan.sums_by_thread,
-        CONSUMER_REGISTERS=plan.consumer,
-        PRODUCER_REGISTERS=plan.producer,
+        {
+            "WARPGROUPS": plan.warpgroups,
+            "ROWS": ROWS,
+            "KEYS": plan.keys,
+            "DIM": width,
+            "MAIN": plan.main,
+            "REST": plan.rest,
+            "STAGES": STAGES,
+            "MASK": band.mask,
+            "CAPPED": capped,
+            "TABLE": listed,
+            "Q_IN_REGISTERS": plan.q_in_registers,
+            "SUMS_BY_THREAD": plan.sums_by_thread,
+            "CONSUMER_REGISTERS": plan.consumer,
+            "PRODUCER_REGISTERS": plan.producer,
+        },
     )
+
+
+def _launcher(plan: Planned, ready: Ready) -> Launcher:
+    start_ready, encoders, constants = ready
+    for_q, for_k, for_v, for_out = encoders
+    # without the tensors, whose memory would stay taken
+    of_q, of_k, of_v, of_out = (each._replace(base=None) for each in plan.maps)
+    schedule = plan.schedule and tuple(each.data_ptr() for each in plan.schedule)
+    programs, rest = plan.programs, (*plan.numbers, *constants)
+
+    def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor) -> None:
+        to_lse = lse.data_ptr()
+        given: tuple[Any, ...] = (
+            *for_q(q, of_q),
+            *for_k(k, of_k),
+            *for_v(v, of_v),
+            *for_out(out, of_out),
+            to_lse,
+            *(schedule or (to_lse, to_lse)),
+        )
+        start_ready(programs, given, rest)
+
+    return launch
 
 
 def band_of_call(call: Call) -> Band:

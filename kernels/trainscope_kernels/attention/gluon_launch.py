@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from trainscope_kernels.attention.gluon_backward_launch import backward
-from trainscope_kernels.attention.gluon_forward_launch import forward, is_scheduled
+from trainscope_kernels.attention.gluon_forward_launch import forward, forward_again, is_scheduled
 
-__all__ = ["backward", "forward", "is_scheduled"]
+__all__ = ["backward", "forward", "forward_again", "is_scheduled"]

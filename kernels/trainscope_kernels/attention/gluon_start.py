@@ -1,16 +1,33 @@
-"""Starting a Gluon kernel: tensor maps of its arguments, and a launch that Triton plans once."""
+"""Starting a Gluon kernel: Triton plans its launch once, and encodes a tensor map once an address.
+
+Triton itself would describe and encode every tensor map anew at each launch, in Python, which costs
+the CPU several times as much as the launch.
+"""
 
 from __future__ import annotations
 
+import copy
+import inspect
 from typing import Any, NamedTuple
 
 import torch
+from triton.backends.nvidia.driver import make_tensordesc_arg
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from trainscope_kernels.attention.gluon_envelope import tma_takes
+from trainscope_kernels.triton_start import Start, starter
 
-__all__ = ["Map", "multiprocessors", "readable", "start", "tensor_map"]
+__all__ = [
+    "Map",
+    "Ready",
+    "compiled",
+    "multiprocessors",
+    "readable",
+    "start",
+    "started",
+    "tensor_map",
+]
 
 
 class Map(NamedTuple):
@@ -38,7 +55,7 @@ def multiprocessors(device: int) -> int:
 
 def readable(x: torch.Tensor) -> torch.Tensor:
     """The tensor, or a contiguous copy of one that TMA and 16-byte loads cannot read."""
-    if tma_takes(x) and x.data_ptr() % 16 == 0:
+    if x.data_ptr() % 16 == 0 and tma_takes(x):
         return x
     return x.clone(memory_format=torch.contiguous_format)
 
@@ -68,7 +85,41 @@ def _described(argument: Any) -> Any:
     )
 
 
-_ready: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
+class Encoder:
+    """Tensor maps of one argument, encoded once for each address and layout of its tensor."""
+
+    def __init__(self, meta: Any) -> None:
+        self._meta = meta
+        self._made: dict[Any, tuple[Any, ...]] = {}
+
+    def __call__(self, x: torch.Tensor, laid_out: Map) -> tuple[Any, ...]:
+        """What the launcher's C function gets of x: its map, sizes and strides.
+
+        laid_out: what ``tensor_map`` gives of x, or of another tensor with its sizes and strides.
+        """
+        key = x.data_ptr(), laid_out.shape, laid_out.strides
+        made = self._made.get(key)
+        if made is None:
+            if len(self._made) >= MOST_MADE:
+                self._made.clear()
+            of_x = laid_out._replace(base=x)
+            made = self._made[key] = tuple(make_tensordesc_arg(of_x, self._meta))
+        return made
+
+
+MOST_MADE = 1024
+"""Of 500 bytes each; with ever new addresses they are made anew, rather than grow for ever."""
+
+
+class Ready(NamedTuple):
+    """A compiled kernel: what starts it, what encodes its tensor maps in order, its constants."""
+
+    start: Start
+    encoders: tuple[Encoder, ...]
+    constants: tuple[Any, ...]
+
+
+_ready: dict[Any, Ready] = {}
 
 
 def start(
@@ -76,16 +127,61 @@ def start(
 ) -> None:
     """Launch on the current stream of the current device.
 
-    kind: all that the compiled code depends on, the device first. Of a known kind the compiled
-    kernel is called outright: Triton itself would describe each argument again to find it.
+    kind: all that the compiled code depends on, the device first.
     """
-    key = (kernel.fn, kind)
-    ready = _ready.get(key)
-    if ready is not None:
-        compiled, in_order = ready
-        compiled[(programs, 1, 1)](*arguments, *in_order)
+    ready = _ready.get((kernel.fn, kind))
+    if ready is None:
+        described = [_described(each) for each in arguments]
+        made = kernel[(programs,)](*described, **constants, num_warps=4)
+        if made is not None:  # there is a GPU, and so something to start again
+            _keep(kernel, kind, made, constants)
         return
+    given: list[Any] = []
+    encoders = iter(ready.encoders)
+    for argument in arguments:
+        if type(argument) is Map:
+            given += next(encoders)(argument.base, argument)
+        elif isinstance(argument, torch.Tensor):
+            given.append(argument.data_ptr())
+        else:
+            given.append(argument)
+    ready.start(programs, given, ready.constants)
+
+
+def started(kernel: Any, kind: tuple[Any, ...]) -> Ready | None:
+    """What starts the kernel for arguments of this kind again; None where nothing was started."""
+    return _ready.get((kernel.fn, kind))
+
+
+def compiled(
+    kernel: Any, kind: tuple[Any, ...], arguments: tuple[Any, ...], **constants: Any
+) -> Ready:
+    """What starts the kernel for arguments of this kind; it is not started."""
+    ready = _ready.get((kernel.fn, kind))
+    if ready is not None:
+        return ready
     described = [_described(each) for each in arguments]
-    compiled = kernel[(programs,)](*described, **constants, num_warps=4)
-    names = [name for name in kernel.arg_names if name in constants]
-    _ready[key] = compiled, tuple(constants[name] for name in names)
+    made = kernel.warmup(*described, grid=(1,), **constants, num_warps=4)
+    return _keep(kernel, kind, made, constants)
+
+
+def _keep(kernel: Any, kind: tuple[Any, ...], made: Any, constants: dict[str, Any]) -> Ready:
+    ready = _ready[kernel.fn, kind] = Ready(
+        starter(_encoded_outside(made), kind[0]),
+        tuple(Encoder(meta) for meta in made.metadata.tensordesc_meta or ()),
+        tuple(constants[name] for name in kernel.arg_names if name in constants),
+    )
+    return ready
+
+
+def _encoded_outside(made: Any) -> Any:
+    """The kernel, launched with what ``Encoder`` makes where it took descriptors of tensor maps.
+
+    Triton 3.6 wraps the launcher of a kernel with such arguments in a function that encodes them.
+    """
+    if not made.metadata.tensordesc_meta:
+        return made
+    bare = copy.copy(made)
+    bare._run = copy.copy(made.run)
+    bare._run.launch = inspect.getclosurevars(made.run.launch).nonlocals["launcher"]
+    return bare

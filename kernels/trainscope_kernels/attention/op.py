@@ -115,14 +115,15 @@ def flash_attention(
             call = Call(q, k, v, None, None, None, scale, cap, left, right, from_end)
             if _cannot_be_scheduled(call):
                 refusal = "its schedule cannot be copied while a CUDA graph is captured"
+                options = None  # so it is now, and not of every such call
         impl = gluon_or(impl, refusal)
     impl = pick_impl(impl, q)
     if impl == "gluon" and (deterministic or torch.are_deterministic_algorithms_enabled()):
         impl = run.DETERMINISTIC
     mask = None if mask is None else full_mask(mask, q, k)
     call = Call(q, k, v, mask, None, None, scale, cap, left, right, from_end)
-    # a longer one keeps the GPU busy for longer than the CPU works on it
-    if options is not None and q.shape[2] < GLUON_FROM:
+    # with Triton a longer one keeps the GPU busy for longer than the CPU works on it
+    if options is not None and (q.shape[2] < GLUON_FROM or impl in run.GLUON):
         made = _calls.first(options, (q, k, v), lambda: run.forward_again(call, impl, return_lse))
         if made is not None:
             return made

@@ -13,7 +13,16 @@ from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import interpreting
 from trainscope_kernels.repeats import Again
 
-__all__ = ["DETERMINISTIC", "backward", "fake_backward", "fake_forward", "forward", "gluon"]
+__all__ = [
+    "DETERMINISTIC",
+    "GLUON",
+    "backward",
+    "fake_backward",
+    "fake_forward",
+    "forward",
+    "forward_again",
+    "gluon",
+]
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -82,6 +91,8 @@ def forward_again(call: Call, impl: str, return_lse: bool) -> Again | None:
 
     None where each call has to be looked at.
     """
+    if impl in GLUON:
+        return gluon().forward_again(call, *fake_forward(*call), return_lse)
     if impl != "triton":
         return None
     from trainscope_kernels.attention import triton_forward
