@@ -49,6 +49,19 @@ def test_a_line_that_the_detector_saw_has_the_gain_of_its_removal() -> None:
     assert (sync.gain_ms_per_step, finding.gain_ms_per_step) == (gain_ms, gain_ms)
 
 
+def test_a_replay_is_weighed_by_what_the_detector_timed() -> None:
+    timed = replace(ITEM, timed=100, blocked_ns_total=60 * 1000 * US, blocked_ns_median=500 * US)
+    what_if = build(replace(trace(syncs=(timed,)), windows=(window(),)), 1.0).what_if
+    assert what_if is not None
+    assert what_if.baseline is not None
+    assert what_if.baseline.measured_wait_ms == 0.5
+    untimed = replace(ITEM, timed=0, blocked_ns_total=0, blocked_ns_median=None)
+    what_if = build(replace(trace(syncs=(untimed,)), windows=(window(),)), 1.0).what_if
+    assert what_if is not None
+    assert what_if.baseline is not None
+    assert what_if.baseline.measured_wait_ms is None
+
+
 def test_numbers_per_step_leave_the_first_step_out() -> None:
     gpu, idle = as_gpu(examine(window()))
     assert (gpu.steps, gpu.steps_counted) == ([7, 8, 9], 2)

@@ -39,10 +39,11 @@ def site_words(site: WindowSite, cwd: str | None) -> str:
 
 def as_what_if(found: replay.WhatIf, cwd: str | None) -> WhatIf:
     """The report's words for a replay."""
-    measured = found.measured_step_ns
+    measured, wait_ns = found.measured_step_ns, found.measured_wait_ns
     return WhatIf(
         baseline=Baseline(
             measured_step_ms=None if measured is None else measured / NS_PER_MS,
+            measured_wait_ms=None if wait_ns is None else wait_ns / NS_PER_MS,
             replayed_step_ms=found.replayed_step_ns / NS_PER_MS,
             drift=found.drift,
             calibrated=found.calibrated,

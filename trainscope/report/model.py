@@ -123,6 +123,9 @@ class Baseline(Part):
 
     measured_step_ms: float | None
     """With no profiler on; null where it is not known."""
+    measured_wait_ms: float | None = None
+    """In a step, at the places timed with no profiler on, which the replay was weighed by too; null
+    where there is none."""
     replayed_step_ms: float
     drift: float
     """Of the recorded steps replayed once as recorded: that it is small shows that the window was

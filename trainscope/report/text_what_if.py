@@ -89,5 +89,7 @@ def _trust(baseline: Baseline) -> str:
     drift = f"replayed as recorded the steps are {baseline.drift:+.1%} off"
     if baseline.calibrated and baseline.measured_step_ms is not None:
         measured = duration(baseline.measured_step_ms)
-        return f"{drift}; calibrated by the step of {measured} with no profiler on"
+        waits = baseline.measured_wait_ms
+        by = "" if waits is None else f" and the {duration(waits)} that it waits"
+        return f"{drift}; calibrated by the step of {measured}{by} with no profiler on"
     return f"{drift}; not calibrated: the step's time with no profiler on is not known (--step-ms)"

@@ -116,6 +116,8 @@ class LittleGpu:
     tails: dict[int, int] = field(default_factory=dict)
     events: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     made: Made = field(default_factory=Made)
+    waited_ns: int = 0
+    """In reads, from their begin to their end."""
     ready: list[int] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
 
@@ -222,6 +224,7 @@ class LittleGpu:
         start, end = self._enqueue(MAIN, 1_500)
         self.made.copy(start, end, call, CopyKind.D2H, Memory.PINNED)
         self._wait("cudaStreamSynchronize", end, SyncKind.STREAM, MAIN)
+        self.waited_ns += self.now - begin
         self.made.op("aten::item", begin, self.now)
         self._spend(0, 1)
 

@@ -21,7 +21,7 @@ from little_gpu import (
     WaitStream,
 )
 
-from trainscope.analysis.replay.what_if import WhatIf, what_if
+from trainscope.analysis.replay.what_if import MeasuredWait, WhatIf, what_if
 from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import find_syncs
 from trainscope.trace.window import Window
@@ -67,9 +67,10 @@ LOOPS = {
 }
 
 
-def forecast(window: Window, step_ns: float) -> WhatIf:
+def forecast(window: Window, step_ns: float, wait: MeasuredWait | None = None) -> WhatIf:
     steps = find_steps(window)
-    found = what_if(window, steps, find_syncs(window, steps), step_ns=step_ns)
+    syncs = find_syncs(window, steps)
+    found = what_if(window, steps, syncs, step_ns=step_ns, measured_wait=lambda _: wait)
     assert found is not None
     return found
 
@@ -100,6 +101,23 @@ def test_computation_before_an_operator_of_many_is_not_the_profiler_s() -> None:
     assert found.cannot_tell is None
     assert true > 1.18
     assert found.removals[0].speedup == pytest.approx(true, rel=0.015)
+
+
+@pytest.mark.parametrize("cpu_ns", [40_000, 55_000])
+def test_measured_waits_tell_a_cpu_that_is_too_slow_from_one_that_waits(cpu_ns: int) -> None:
+    # both explain the step: one that waits and has 0.7 ms to do after, one that is always late
+    batch = [Cpu(700_000), *[Op(75_000, cpu_ns=cpu_ns, inner=14)] * 27, READ]
+    step = [*batch * 4, *[Op(8_000, cpu_ns=16_000)] * 30]
+    live = LittleGpu(step)
+    with_ns = live.step_ns(turns=60)
+    wait = MeasuredWait(live.waited_ns / 120)
+    true = with_ns / LittleGpu(step, removed=frozenset({"read"})).step_ns()
+    window = LittleGpu(step, profiler_ns=1500, slower=1.8).window()
+    assert "the speedup may be anything" in (forecast(window, with_ns).cannot_tell or "")
+    found = forecast(window, with_ns, wait)
+    assert found.cannot_tell is None
+    assert found.measured_wait_ns == wait.ns_per_step
+    assert found.removals[0].speedup == pytest.approx(true, rel=0.02)
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["events told", "events not told"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainscope.analysis.replay.machine import run_with_waits
-from trainscope.analysis.replay.program import Program
-from trainscope.analysis.replay.samples import Samples
+from trainscope.analysis.replay.program import Act, Program
+from trainscope.analysis.replay.samples import Samples, cpu_times
 
 __all__ = ["Calibration", "MeasuredWait", "calibrate"]
 
@@ -29,9 +29,11 @@ _COPY_RATE_SPREAD, _SEEN_RATE_SPREAD = 0.15, 0.05
 """Of a rate that is assumed, and of one seen in the trace."""
 _MATCH = 0.01
 """How closely a replay is expected to meet the measured step time."""
-_WAIT_MATCH, _WAIT_SHARE = 0.03, 0.1
+_WAIT_MATCH, _WAIT_SHARE = 0.02, 0.1
 """How closely the measured waits: in parts of the step and of the waits themselves. What the CPU
 has to spare is the small difference of two long times."""
+_TIMING_NS = 10_000
+"""What timing a wait may add to it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Calibration:
     """The replayed step of each, with all syncs."""
     measured: bool
     """Whether they were weighed by a measured step time."""
+    measured_wait_ns: float | None = None
+    """The waits of a step that they were weighed by too; None where none were."""
 
 
 def calibrate(
@@ -68,17 +72,30 @@ def calibrate(
         kept = np.arange(0, _GUESSES, _GUESSES // _KEPT)
         return Calibration(guesses.take(kept), replayed[kept], measured=False)
     miss = ((replayed / step_ns - 1.0) / _MATCH) ** 2
+    whole_ns = None
     if waits:
         whole_ns = sum(wait.ns_per_step for wait in waits.values())
         doubt_ns = sum(wait.doubt_ns for wait in waits.values())
-        spread_ns = _WAIT_MATCH * step_ns + _WAIT_SHARE * whole_ns + doubt_ns
-        miss += ((waited - whole_ns) / spread_ns) ** 2
+        many, own_ns = _own_time(program, guesses, waits)
+        spread_ns = _WAIT_MATCH * step_ns + _WAIT_SHARE * whole_ns + _TIMING_NS * many + doubt_ns
+        miss += ((waited + own_ns - whole_ns) / spread_ns) ** 2
     # the nearest are the likeliest even where none is near; whether they are is judged elsewhere
     weight = np.exp(-0.5 * (miss - miss.min()))
     edges = np.cumsum(weight) / weight.sum()
     kept = np.searchsorted(edges, (np.arange(_KEPT) + 0.5) / _KEPT)
     kept = np.minimum(kept, _GUESSES - 1)
-    return Calibration(guesses.take(kept), replayed[kept], measured=True)
+    return Calibration(guesses.take(kept), replayed[kept], measured=True, measured_wait_ns=whole_ns)
+
+
+def _own_time(
+    program: Program, samples: Samples, sites: Collection[int]
+) -> tuple[float, NDArray[np.float64]]:
+    """Waits a step at some sites, and what the CPU does for them itself: timed live as well."""
+    items = program.items
+    of_site = np.array([item.site in sites or item.within in sites for item in items])
+    many = sum(item.act == Act.WAIT and item.site in sites for item in items)
+    own_ns = cpu_times(program, samples)[of_site].sum(axis=0)
+    return many / program.steps, own_ns / program.steps
 
 
 def _guesses(program: Program) -> Samples:

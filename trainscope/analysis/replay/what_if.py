@@ -57,6 +57,8 @@ class WhatIf:
 
     measured_step_ns: float | None
     """Without a profiler; None where it was not given."""
+    measured_wait_ns: float | None
+    """In a step at those sites that were timed without a profiler; None where none was."""
     replayed_step_ns: float
     """With all syncs, in the steady state, corrected for the profiler."""
     drift: float
@@ -165,6 +167,7 @@ class _Forecast:
         guess = calibration.samples.take(np.array([likeliest]))
         return WhatIf(
             measured_step_ns=self._measured_ns,
+            measured_wait_ns=calibration.measured_wait_ns,
             replayed_step_ns=replayed_ns,
             drift=drift,
             calibrated=calibration.measured,
