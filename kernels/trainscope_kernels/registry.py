@@ -16,12 +16,15 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
+from trainscope_kernels.transforms import differentiable_in_transforms, in_a_gradient
+
 __all__ = ["NAMESPACE", "all_plain", "define", "define_backward", "nobody_watches"]
 
 NAMESPACE = "trainscope_kernels"
 _library = torch.library.Library(NAMESPACE, "DEF")
 
 Op = Callable[..., Any]
+Save = Callable[[Any, tuple[Any, ...], Any], None]
 _torch: Any = torch  # the questions below are torch's own, which its stubs leave out
 _modes = _torch._C._len_torch_dispatch_stack
 _function_modes = _torch._C._len_torch_function_stack
@@ -37,7 +40,7 @@ def define(
     *,
     run: Op,
     fake: Op,
-    save: Callable[[Any, tuple[Any, ...], Any], None],
+    save: Save,
     backward: Callable[..., Any],
 ) -> Op:
     """Define a differentiable op and return it.
@@ -49,23 +52,15 @@ def define(
     backward(ctx, *grads): one gradient or None for each argument.
     """
     name, op = _register(schema, run, fake)
-    places = _tensor_places(op)
-
-    def forward(ctx: Any, *arguments: Any) -> Any:
-        outputs = _below_autograd(op, run, places, arguments)
-        save(ctx, arguments, outputs)
-        return outputs
-
-    return _record_with(name, op, run, forward, backward)
+    return _record_with(name, op, run, save, backward)
 
 
 def define_backward(schema: str, *, run: Op, fake: Op, of: str) -> Op:
     """Define the gradient op of the op named ``of``; differentiating it again raises."""
     name, op = _register(schema, run, fake)
-    places = _tensor_places(op)
 
-    def forward(ctx: Any, *arguments: Any) -> Any:
-        return _below_autograd(op, run, places, arguments)
+    def save(ctx: Any, arguments: tuple[Any, ...], outputs: Any) -> None:
+        """Nothing is needed to refuse."""
 
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError(
@@ -73,7 +68,7 @@ def define_backward(schema: str, *, run: Op, fake: Op, of: str) -> Op:
             f"(create_graph=True, or a gradient penalty). Use torch's own {of} for this part."
         )
 
-    return _record_with(name, op, run, forward, backward)
+    return _record_with(name, op, run, save, backward)
 
 
 def _register(schema: str, run: Op, fake: Op) -> tuple[str, Op]:
@@ -84,14 +79,24 @@ def _register(schema: str, run: Op, fake: Op) -> tuple[str, Op]:
     return name, getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
-def _record_with(name: str, op: Any, run: Op, forward: Op, backward: Op) -> Op:
+def _record_with(name: str, op: Any, run: Op, save: Save, backward: Op) -> Op:
     """Make autograd record ``op`` through one autograd.Function; return what calls it."""
+    places = _tensor_places(op)
+
+    def compute(*arguments: Any) -> Any:
+        return _below_autograd(op, run, places, arguments)
+
+    def forward(ctx: Any, *arguments: Any) -> Any:
+        outputs = _below_autograd(op, run, places, arguments)
+        save(ctx, arguments, outputs)
+        return outputs
+
     recorded: Any = type(
         f"{name}_recorded",
         (torch.autograd.Function,),
         {"forward": staticmethod(forward), "backward": staticmethod(backward)},
     )
-    places = _tensor_places(op)
+    in_transforms = differentiable_in_transforms(name, compute, save, backward)
 
     def with_autograd(*arguments: Any) -> Any:
         if forward_ad._current_level >= 0:
@@ -105,7 +110,11 @@ def _record_with(name: str, op: Any, run: Op, forward: Op, backward: Op) -> Op:
     def call(*arguments: Any) -> Any:
         """The op; where nobody could see the difference, without torch's dispatcher."""
         if _is_compiling() or not nobody_watches() or not all_plain(places, arguments):
-            return op(*arguments)
+            if _is_compiling() or not in_a_gradient():
+                return op(*arguments)
+            if forward_ad._current_level >= 0:  # a tangent may lie where only torch.func finds it
+                raise _no_forward_mode(name)
+            return in_transforms(*arguments)
         return recorded.apply(*arguments) if _wants_gradient(places, arguments) else run(*arguments)
 
     return call
@@ -140,11 +149,15 @@ def _refuse_tangents(name: str, places: tuple[int, ...], arguments: tuple[Any, .
     for place in places:
         each = arguments[place]
         if each is not None and forward_ad.unpack_dual(each).tangent is not None:
-            raise NotImplementedError(
-                f"trainscope_kernels.{name} has no forward-mode derivative, and was given a tensor "
-                "with a tangent (torch.func.jvp or forward_ad). Use torch's own for this part, or "
-                "differentiate backward."
-            )
+            raise _no_forward_mode(name)
+
+
+def _no_forward_mode(name: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"trainscope_kernels.{name} has no forward-mode derivative, and was given a tensor with a "
+        "tangent (torch.func.jvp, hessian, or forward_ad). Use torch's own for this part, or "
+        "differentiate backward."
+    )
 
 
 def nobody_watches() -> bool:
