@@ -15,7 +15,7 @@ from offline import Launched, disassembled, launches
 
 from trainscope_kernels.attention import gluon_launch, gluon_schedule, gluon_start
 from trainscope_kernels.attention.call import Call
-from trainscope_kernels.attention.gluon_backward_launch import band_of
+from trainscope_kernels.attention.gluon_backward_sizes import band_of
 from trainscope_kernels.attention.gluon_forward_launch import band_of_call
 
 # head_dim, mask, softcap. A kernel takes 1 to 3 s, and the dtype changes but the type of an
@@ -48,10 +48,16 @@ BACKWARD = [
     (128, "none", 0.0, 4, True),
     (128, "diagonal", 0.0, 2, True),
     (64, "band", 30.0, 2, True),
+    (256, "none", 0.0, 4, False),
+    (256, "diagonal", 0.0, 2, False),
+    (192, "band", 30.0, 4, False),
+    (128, "end", 30.0, 4, False),
 ]
 EVERY_BACKWARD = [
     *product((64, 96, 128), MASKS, (0.0,), (4, 2), (False, True)),
     *product((64,), MASKS, (30.0,), (4, 2), (False, True)),
+    *product((128,), MASKS, (30.0,), (4, 2), (False,)),
+    *product((256,), MASKS, (0.0, 30.0), (4, 2), (False,)),
 ]
 
 
@@ -94,8 +100,8 @@ def backward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
     made = compiled_by(
         lambda: gluon_launch.backward(call, q, None, q, lse, grads, deterministic=deterministic)
     )
-    # those around it depend on neither mask nor groups nor order, and are compiled once a process
-    known = mask in ("diagonal", "band") or key_heads != 4 or deterministic
+    # those around it depend on none of this, and ptxas is asked once a process
+    known = mask in ("diagonal", "band") or key_heads != 4 or deterministic or softcap != 0
     around = ("attention_row_terms", "attention_dq")
     return [look(each, case) for each in made if not (known and each.name in around)]
 

@@ -9,7 +9,12 @@ import pytest
 triton = pytest.importorskip("triton")
 
 SHARED_LIMIT = 227 * 1024
-WORKERS = {"attention_forward", "attention_backward", "attention_queries_backward"}
+WORKERS = {
+    "attention_forward",
+    "attention_backward",
+    "attention_queries_backward",
+    "attention_wide_backward",
+}
 
 pytestmark = pytest.mark.skipif(
     not triton.__version__.startswith("3.6."), reason="the Gluon kernels are for Triton 3.6"
@@ -26,8 +31,9 @@ def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict
     assert {name: names.count(name) for name in names} == {
         "attention_forward": 18,
         "attention_backward": 11,
-        "attention_queries_backward": 3,
-        "attention_row_terms": 3,
+        "attention_wide_backward": 4,
+        "attention_queries_backward": 7,
+        "attention_row_terms": 4,
         "attention_dq": 3,
     }
     assert [each for each in compiled if each["shared"] > SHARED_LIMIT] == []
@@ -43,8 +49,8 @@ def test_no_loop_spills(compiled: list[dict]) -> None:
     forwards = [each for each in compiled if each["kernel"] == "attention_forward"]
     assert [each for each in forwards if each["spilled"]] == []
     # a word or two, needed again at the end: the register they are in would be one of the loop's
-    assert {each["case"][0] for each in compiled if each["spilled"]} <= {96, 128}
-    assert max(each["spilled"] for each in compiled) <= 8
+    assert {each["case"][0] for each in compiled if each["spilled"]} <= {96, 128, 256}
+    assert max(each["spilled"] for each in compiled) <= 12
 
 
 def test_tensor_cores_tma_and_registers_that_move_are_used(compiled: list[dict]) -> None:
@@ -58,7 +64,7 @@ def test_tensor_cores_tma_and_registers_that_move_are_used(compiled: list[dict])
 
 def test_the_kernels_around_the_backward_move_16_bytes_at_a_time(compiled: list[dict]) -> None:
     for each in compiled:
-        dim = 64 if each["case"][0] == 64 else 128
+        dim = 1 << (each["case"][0] - 1).bit_length()
         if each["kernel"] == "attention_row_terms":
             # 64 rows of O and of dO, by 128 threads
             assert each["loads_128"] == 2 * 64 * dim // 8 // 128, each

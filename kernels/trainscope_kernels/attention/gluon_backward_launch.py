@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.gluon_backward import attention_backward
-from trainscope_kernels.attention.gluon_band import BAND_OPEN
+from trainscope_kernels.attention.gluon_backward_sizes import (
+    ROWS,
+    Band,
+    Sizes,
+    band_of,
+    factors_of,
+    sizes_of,
+)
 from trainscope_kernels.attention.gluon_dq import attention_dq
 from trainscope_kernels.attention.gluon_queries_backward import attention_queries_backward
 from trainscope_kernels.attention.gluon_row_terms import attention_row_terms
 from trainscope_kernels.attention.gluon_schedule import heads_together
 from trainscope_kernels.attention.gluon_start import readable, start, tensor_map
-from trainscope_kernels.attention.tile_sizes import padded
+from trainscope_kernels.attention.gluon_wide_backward import attention_wide_backward
 
 __all__ = ["backward"]
 
-LOG2E = 1.4426950408889634
-ROWS = 64
-"""Queries of one wgmma; the hardware has no other."""
 KEYS = 128
+WIDE_KEYS = 64
 STAGES = 2
 IN_REGISTERS = {
     # (head_dim padded, whether there is a band): columns of K and of V that are register operands;
@@ -32,49 +37,14 @@ IN_REGISTERS = {
     (64, False): (64, 64),
     (64, True): (64, 64),
 }
+QUERIES_ALONE = {
+    # head_dim padded: keys of a step, stages of V. Two of V at 256 are more than an SM has.
+    64: (128, 2),
+    128: (128, 2),
+    256: (64, 1),
+}
 
-
-class Band(NamedTuple):
-    """The keys that a query sees, and the kind of mask that takes: see gluon_backward_mask."""
-
-    low: int
-    high: int
-    mask: str
-
-    @property
-    def is_open(self) -> bool:
-        """Whether every query sees every key."""
-        return self.mask in ("none", "end")
-
-
-class Exponents(NamedTuple):
-    """P is exp2(log2_scale * S), or where scores are capped of their tanh; see gluon_backward."""
-
-    log2_scale: float
-    tanh_scale: float
-    capped: bool
-
-
-class Sizes(NamedTuple):
-    """Of a call: head dimensions as they are and padded, rows of a head in blocks."""
-
-    batch: int
-    heads: int
-    key_heads: int
-    queries: int
-    keys: int
-    dim: int
-    width: int
-
-    @property
-    def row_blocks(self) -> int:
-        """Blocks of ROWS queries."""
-        return -(-self.queries // ROWS)
-
-    @property
-    def group(self) -> int:
-        """Query heads of a key head."""
-        return self.heads // self.key_heads
+Four = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def backward(
@@ -90,42 +60,31 @@ def backward(
     """Fill ``grads``, those of q, k and v, in their shapes; empty ones are left so.
 
     One kernel makes all three, and takes 4 bytes an element of q for a workspace of dQ's sums.
-    deterministic: one makes dK and dV and another dQ, each in a fixed order.
+    deterministic, and where a head is wide: one makes dK and dV and another dQ, each in a fixed
+    order.
     """
     device: Any = call.q.device.index
     if device != torch.cuda.current_device():
         with torch.cuda.device(device):
             return backward(call, grad_out, grad_lse, out, lse, grads, deterministic=deterministic)
-    q, k, v = (readable(each) for each in call[:3])
-    grad_out = readable(grad_out)
-    batch, heads, queries, dim = q.shape
-    sizes = Sizes(batch, heads, k.shape[1], queries, k.shape[2], dim, padded(dim))
-    terms = row_terms(call, sizes, grad_out, grad_lse, readable(out), lse)
+    sizes = sizes_of(call)
+    tensors = readable(call.q), readable(call.k), readable(call.v), readable(grad_out)
+    terms = row_terms(call, sizes, tensors[3], grad_lse, readable(out), lse)
     dq, dk, dv = (
         grad if grad.numel() else x.new_empty(x.shape)
-        for grad, x in zip(grads, (q, k, v), strict=True)
+        for grad, x in zip(grads, tensors, strict=False)
     )
-    if deterministic:
+    wide = sizes.width > 128 or (call.softcap != 0 and sizes.width == 128)
+    if wide or deterministic:
         if grads[1].numel():
-            keys_and_values(call, sizes, (q, k, v, grad_out), terms, None, dk, dv)
+            make = wide_keys_and_values if wide else keys_and_values
+            make(call, sizes, tensors, terms, dk, dv, None)
         if grads[0].numel():
-            queries_alone(call, sizes, (q, k, v, grad_out), terms, dq)
+            queries_alone(call, sizes, tensors, terms, dq)
         return
-    workspace = torch.zeros(
-        (batch * heads, sizes.row_blocks * ROWS, sizes.width), device=q.device, dtype=torch.float32
-    )
-    keys_and_values(call, sizes, (q, k, v, grad_out), terms, workspace, dk, dv)
-    ragged = queries % ROWS != 0
-    start(
-        attention_dq,
-        batch * heads * sizes.row_blocks * 2,
-        (device, q.dtype, dim, ragged, dq.stride()),
-        (workspace, dq, dq.stride()[:3], queries, sizes.row_blocks, heads, float(call.scale)),
-        ROWS=ROWS,
-        DIM=sizes.width,
-        COLUMNS=dim,
-        RAGGED=ragged,
-    )
+    workspace = terms.new_zeros((sizes.batch * sizes.heads, sizes.row_blocks * ROWS, sizes.width))
+    keys_and_values(call, sizes, tensors, terms, dk, dv, workspace)
+    read_workspace(call, sizes, workspace, dq)
 
 
 def row_terms(
@@ -158,7 +117,7 @@ def row_terms(
             sizes.queries,
             sizes.row_blocks,
             sizes.heads,
-            LOG2E if call.softcap else 1.0 / call.scale,
+            factors_of(call).of_lse,
         ),
         ROWS=ROWS,
         DIM=sizes.width,
@@ -169,32 +128,25 @@ def row_terms(
     return terms
 
 
-Four = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-
-
 def keys_and_values(
     call: Call,
     sizes: Sizes,
     tensors: Four,
     terms: torch.Tensor,
-    workspace: torch.Tensor | None,
     dk: torch.Tensor,
     dv: torch.Tensor,
+    workspace: torch.Tensor | None,
 ) -> None:
     """dK and dV of q, k, v and dO; with a workspace the sums of dQ too."""
     q, k, v, grad_out = tensors
     width, group = sizes.width, sizes.group
-    band, exponents = band_of(call), exponents_of(call)
+    band, factors = band_of(call), factors_of(call)
     key_blocks = -(-sizes.keys // KEYS)
-    instances = sizes.batch * sizes.key_heads
     k_in_registers, v_in_registers = IN_REGISTERS[width, not band.is_open]
-    # the Q and dO of a key head's queries are read, and their workspace is added to, by all its
-    # key blocks
-    together = divisor(instances, heads_together(group * sizes.queries * width * 8))
-    kind = band.mask, exponents.capped, group > 1, workspace is not None
+    kind = band.mask, factors.capped, group > 1, workspace is not None
     start(
         attention_backward,
-        instances * key_blocks,
+        sizes.batch * sizes.key_heads * key_blocks,
         (q.device.index, q.dtype, sizes.dim, *kind),
         (
             tensor_map(q, ROWS, width),
@@ -212,14 +164,14 @@ def keys_and_values(
             group,
             band.low,
             band.high,
-            together,
+            key_heads_together(sizes),
             float(call.scale),
-            exponents.log2_scale,
-            exponents.tanh_scale,
+            factors.log2_scale,
+            factors.tanh_scale,
         ),
         WITH_DQ=workspace is not None,
         MASK=band.mask,
-        CAPPED=exponents.capped,
+        CAPPED=factors.capped,
         GROUPED=group > 1,
         ROWS=ROWS,
         KEYS=KEYS,
@@ -230,13 +182,66 @@ def keys_and_values(
     )
 
 
+def wide_keys_and_values(
+    call: Call,
+    sizes: Sizes,
+    tensors: Four,
+    terms: torch.Tensor,
+    dk: torch.Tensor,
+    dv: torch.Tensor,
+    workspace: None,
+) -> None:
+    """The same with another kernel, which makes no dQ."""
+    q, k, v, grad_out = tensors
+    width, group = sizes.width, sizes.group
+    band, factors = band_of(call), factors_of(call)
+    if band.is_open and factors.capped:
+        # at 256 what looks for a band keeps ptxas from loading the next row terms too early,
+        # which spills
+        band = Band(band.low, band.high, "band")
+    key_blocks = -(-sizes.keys // WIDE_KEYS)
+    start(
+        attention_wide_backward,
+        sizes.batch * sizes.key_heads * key_blocks,
+        (q.device.index, q.dtype, sizes.dim, band.mask, factors.capped, group > 1),
+        (
+            tensor_map(q, ROWS, width),
+            tensor_map(k, WIDE_KEYS, width),
+            tensor_map(v, WIDE_KEYS, width),
+            tensor_map(grad_out, ROWS, width),
+            tensor_map(dk, WIDE_KEYS, width),
+            tensor_map(dv, WIDE_KEYS, width),
+            terms,
+            sizes.keys,
+            sizes.row_blocks,
+            key_blocks,
+            sizes.key_heads,
+            group,
+            band.low,
+            band.high,
+            key_heads_together(sizes),
+            float(call.scale),
+            factors.log2_scale,
+            factors.tanh_scale,
+        ),
+        MASK=band.mask,
+        CAPPED=factors.capped,
+        GROUPED=group > 1,
+        ROWS=ROWS,
+        KEYS=WIDE_KEYS,
+        DIM=width,
+        STAGES=STAGES,
+    )
+
+
 def queries_alone(
     call: Call, sizes: Sizes, tensors: Four, terms: torch.Tensor, dq: torch.Tensor
 ) -> None:
     """dQ of q, k, v and dO, in a kernel of its own."""
     q, k, v, grad_out = tensors
     width = sizes.width
-    band, exponents = band_of(call), exponents_of(call)
+    band, factors = band_of(call), factors_of(call)
+    keys, v_stages = QUERIES_ALONE[width]
     row_blocks = -(-sizes.queries // (2 * ROWS))
     instances = sizes.batch * sizes.heads
     # a head's K and V are read by all its row blocks
@@ -244,11 +249,11 @@ def queries_alone(
     start(
         attention_queries_backward,
         instances * row_blocks,
-        (q.device.index, q.dtype, sizes.dim, band.mask, exponents.capped),
+        (q.device.index, q.dtype, sizes.dim, band.mask, factors.capped),
         (
             tensor_map(q, ROWS, width),
-            tensor_map(k, KEYS, width),
-            tensor_map(v, KEYS, width),
+            tensor_map(k, keys, width),
+            tensor_map(v, keys, width),
             tensor_map(grad_out, ROWS, width),
             tensor_map(dq, ROWS, width),
             terms,
@@ -261,38 +266,49 @@ def queries_alone(
             band.high,
             together,
             float(call.scale),
-            exponents.log2_scale,
-            exponents.tanh_scale,
+            factors.log2_scale,
+            factors.tanh_scale,
         ),
         MASK=band.mask,
-        CAPPED=exponents.capped,
+        CAPPED=factors.capped,
         ROWS=ROWS,
-        KEYS=KEYS,
+        KEYS=keys,
         DIM=width,
         K_STAGES=STAGES,
-        V_STAGES=STAGES,
+        V_STAGES=v_stages,
     )
 
 
-def band_of(call: Call) -> Band:
-    """What a query sees in columns from its own number on, and the cheapest mask for it."""
-    queries, keys = call.q.shape[2], call.k.shape[2]
-    whole = keys % KEYS == 0
-    shift = keys - queries if call.from_end else 0
-    low = -BAND_OPEN if call.left < 0 else max(shift - call.left, -BAND_OPEN)
-    high = BAND_OPEN if call.right < 0 else min(shift + call.right, BAND_OPEN)
-    if low <= 1 - queries and high >= keys - 1:
-        return Band(low, high, "none" if whole else "end")
-    # where all keys exist that the last query sees, its limit hides what follows
-    exist = whole or queries + high <= keys
-    return Band(low, high, "diagonal" if low <= 1 - queries and exist else "band")
+def read_workspace(call: Call, sizes: Sizes, workspace: torch.Tensor, dq: torch.Tensor) -> None:
+    """dQ of its sums."""
+    ragged = sizes.queries % ROWS != 0
+    start(
+        attention_dq,
+        sizes.batch * sizes.heads * sizes.row_blocks * 2,
+        (dq.device.index, dq.dtype, sizes.dim, ragged, dq.stride()),
+        (
+            workspace,
+            dq,
+            dq.stride()[:3],
+            sizes.queries,
+            sizes.row_blocks,
+            sizes.heads,
+            float(call.scale),
+        ),
+        ROWS=ROWS,
+        DIM=sizes.width,
+        COLUMNS=sizes.dim,
+        RAGGED=ragged,
+    )
 
 
-def exponents_of(call: Call) -> Exponents:
-    """The factors of the scores on their way to P."""
-    if call.softcap == 0:
-        return Exponents(call.scale * LOG2E, 0.0, False)
-    return Exponents(call.softcap * LOG2E, 2 * LOG2E * call.scale / call.softcap, True)
+def key_heads_together(sizes: Sizes) -> int:
+    """How many have the Q, dO and sums of their queries in the L2 cache at once.
+
+    They are read and added to by all key blocks of the head.
+    """
+    most = heads_together(sizes.group * sizes.queries * sizes.width * 8)
+    return divisor(sizes.batch * sizes.key_heads, most)
 
 
 def divisor(number: int, most: int) -> int:

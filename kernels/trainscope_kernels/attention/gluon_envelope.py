@@ -4,13 +4,12 @@
 |---|---|---|
 | GPU, software | compute capability 9.0 (Hopper), Triton 3.6 | the same |
 | dtype | bfloat16, float16 | the same |
-| head_dim, value dim | 64, 96, 128, 192 or 256, equal | 64, 96 or 128, equal |
+| head_dim, value dim | 64, 96, 128, 192 or 256, equal | the same |
 | heads | query heads a multiple of key heads | the same |
 | queries, keys | 1 to 2**24 - 1 of each | the same |
 | rows in all | batch * heads * queries under 2**31 | the same |
 | causal | None, "top-left", "bottom-right", True | the same |
-| window | any | the same |
-| softcap | any | with head_dim 64 |
+| window, softcap | any | the same |
 | mask, varlen | none | none |
 | scale | 2**-64 and up | the same |
 | memory | inner stride 1, the others multiples of 16 bytes and not 0 | the same |
@@ -37,7 +36,6 @@ TRITON = (3, 6)
 """Gluon is experimental and its names move with each release."""
 DTYPES = (torch.bfloat16, torch.float16)
 HEAD_DIMS = (64, 96, 128, 192, 256)
-BACKWARD_HEAD_DIMS = (64, 96, 128)
 LONGEST = 2**24
 """Offsets inside a head are 32-bit: 2**24 rows of 128."""
 MOST_ROWS = 2**31
@@ -122,17 +120,6 @@ def call_refusal(
                 f"{name} is not laid out for TMA: it takes an inner stride of 1 and others "
                 f"that are multiples of 16 bytes, got {x.stride()}; pass {name}.contiguous()"
             )
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
-        return _backward_refusal(dim, softcap)
-    return None
-
-
-def _backward_refusal(dim: int, softcap: float) -> str | None:
-    """Why the backward does not take what the forward does; a gradient is wanted of it."""
-    if dim not in BACKWARD_HEAD_DIMS:
-        return f"its backward takes head_dim {_one_of(BACKWARD_HEAD_DIMS)}, got {dim}"
-    if softcap != 0 and dim != 64:
-        return f"its backward has a softcap with head_dim 64 alone, got {dim}"
     return None
 
 

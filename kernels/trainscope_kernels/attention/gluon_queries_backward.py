@@ -1,7 +1,8 @@
 """dQ by itself, for Hopper in Gluon: 128 queries a program, summed in one order, with no atomics.
 
 Of the deterministic backward the second half: gluon_backward without its dQ makes dK and dV. Both
-compute S and dP, so that seven products are made where five are enough.
+compute S and dP, so that seven products are made where five are enough. Of wide heads it is the
+only way, see gluon_wide_backward.
 
 Two warpgroups keep 64 queries each, with their dO, and go over all keys that the 128 see; one warp
 copies. A step is KEYS keys: S = Q K^T and dP = dO V^T, then dQ += dS K, with dS a register operand.
@@ -9,9 +10,10 @@ Here queries are rows, so the row terms (gluon_row_terms) are two registers each
 
 Budget of an SM: 227 KB of shared memory, 65,536 registers (240, 240 and 24 a thread)
 
-    head_dim  keys a step  Q, dO        K (2 stages)  V         shared
-    128       128          32 + 32 KB   64 KB         2: 64 KB  192 KB
-    64        128          16 + 16 KB   32 KB         2: 32 KB   96 KB
+    head_dim  keys a step  Q, dO        K (2 stages)  V (stages)  shared
+    256        64          64 + 64 KB   64 KB         32 KB (1)   224 KB
+    128       128          32 + 32 KB   64 KB         64 KB (2)   192 KB
+    64        128          16 + 16 KB   32 KB         32 KB (2)    96 KB
 
 A consumer holds dQ (DIM / 2 registers a thread), S and dP (KEYS / 2 each).
 
@@ -86,8 +88,6 @@ def consume(
     dtype: gl.constexpr = q_tiles.dtype
     own = row + warpgroup * ROWS
     q_tile = q_tiles.index(warpgroup)
-    q = q_tile.reshape([ROWS, DIM])
-    grad = grad_tiles.index(warpgroup).reshape([ROWS, DIM])
     no_s = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
     dq = gl.zeros([ROWS, DIM], gl.float32, dq_layout)
     terms += instance.to(gl.int64) * (2 * padded) + own
@@ -105,9 +105,18 @@ def consume(
         key = step * KEYS
         mbarrier.wait(k_full.index(k_stage), k_phase)
         k = k_tiles.index(k_stage).reshape([KEYS, DIM])
+        if DIM > 128:
+            # where these stand is worked out each step: kept, it is more registers than there are
+            now = warpgroup + (step >> 30)
+            q = q_tiles.index(now).reshape([ROWS, DIM])
+            grad = grad_tiles.index(now).reshape([ROWS, DIM])
+            v = v_tiles.index(v_stage + (step >> 30)).reshape([KEYS, DIM])
+        else:
+            q = q_tile.reshape([ROWS, DIM])
+            grad = grad_tiles.index(warpgroup).reshape([ROWS, DIM])
+            v = v_tiles.index(v_stage).reshape([KEYS, DIM])
         s = warpgroup_mma(q, k.permute((1, 0)), no_s, use_acc=False, is_async=True)
         mbarrier.wait(v_full.index(v_stage), v_phase)
-        v = v_tiles.index(v_stage).reshape([KEYS, DIM])
         dp = warpgroup_mma(grad, v.permute((1, 0)), no_s, use_acc=False, is_async=True)
         s = warpgroup_mma_wait(1, deps=(s,))
         # while dP is on its way
@@ -127,7 +136,7 @@ def consume(
         mbarrier.arrive(k_empty.index(k_stage), count=1)
         k_stage, k_phase = advance(k_stage, k_phase, K_STAGES)
         v_stage, v_phase = advance(v_stage, v_phase, V_STAGES)
-    q.store((dq * scale).to(dtype))
+    q_tile.reshape([ROWS, DIM]).store((dq * scale).to(dtype))
     fence_async_shared()
     tma.async_copy_shared_to_global(dq_map, [batch, head, own, 0], q_tile)
     tma.store_wait(0)
