@@ -13,7 +13,7 @@ __all__ = ["interpreting", "require_triton", "triton_reason"]
 
 OLDEST_CAPABILITY = (8, 0)
 """Ampere. Older GPUs have no bf16 and no cp.async; nothing here was tried on them."""
-_reasons: dict[torch.device, str | None] = {}
+_reasons: dict[tuple[str, int], str | None] = {}
 
 
 def interpreting() -> bool:
@@ -23,10 +23,20 @@ def interpreting() -> bool:
 
 def triton_reason(device: torch.device) -> str | None:
     """Why Triton kernels cannot run on this device; None where they can."""
-    # a dict, for torch.compile warns of a functools.cache that it traces
-    if device not in _reasons:
-        _reasons[device] = _triton_reason(device.type, device.index or 0)
-    return _reasons[device]
+    return _answer(device.type, device.index or 0)
+
+
+def _answer(device_type: str, index: int) -> str | None:
+    # a dict, for torch.compile warns of a functools.cache that it meets
+    key = device_type, index
+    if key not in _reasons:
+        _reasons[key] = _triton_reason(device_type, index)
+    return _reasons[key]
+
+
+# What torch.compiler.assume_constant_result does, which would import more of torch with us: traced,
+# the answers found so far would be guarded, and each new one would compile the caller again.
+_answer._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _triton_reason(device_type: str, index: int) -> str | None:
