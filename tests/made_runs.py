@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from trainscope.trace.captures import CaptureState, CaptureWindow
@@ -163,8 +164,8 @@ def write_run(path: Path, made: Trace, *, world_size: int = 1) -> RunDirectory:
         )
         directory.write_info(each.info.model_copy(update={"world_size": world_size}))
         directory.write_names(each.names)
-        columns = (getattr(each.ranges, name) for name in Ranges.__dataclass_fields__)
-        directory.append_rows(list(zip(*(column.tolist() for column in columns), strict=True)))
+        columns = [getattr(each.ranges, name).tolist() for name in Ranges.__dataclass_fields__]
+        directory.append_rows([*chain.from_iterable(zip(*columns, strict=True))])
         if each.detector is not None:
             directory.write_syncs(each.syncs, each.detector)
         directory.write_json("counts.json", each.counts)

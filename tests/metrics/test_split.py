@@ -20,15 +20,14 @@ class Subclass(torch.Tensor):
 
 def sorted_out(splitter: Splitter, values: dict[str, Any]) -> tuple[Any, ...]:
     """Names, numbers, and for each group its device type, dtype and names."""
-    layout, given = splitter.split(values)
-    for group in layout.groups:
-        tensors = group.pick(given) if group.pick else given
+    layout, numbers, columns = splitter.split(values)
+    for group, tensors in zip(layout.groups, columns, strict=True):
         named = dict(zip(group.names, tensors, strict=True))
         assert {name: float(tensor) for name, tensor in named.items()} == {
             name: float(values[name]) for name in group.names
         }
     kinds = [(g.source.device.type, g.source.dtype, list(g.names)) for g in layout.groups]
-    return layout.names, list(layout.pick_numbers(given)), kinds
+    return layout.names, list(numbers), kinds
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -35,12 +35,30 @@ def test_wake_and_again_in_come_before_the_interval() -> None:
         if len(rounds) == 2:
             worker.again_in(0.01)
 
-    worker.add(task)
+    worker.add_prompt(task)
     worker.start()
     until(lambda: len(rounds) == 1)
     worker.wake()
     until(lambda: len(rounds) == 3)
     worker.close()
+
+
+def test_only_prompt_tasks_run_when_woken_within_an_interval() -> None:
+    ran: list[str] = []
+
+    def prompt() -> None:
+        ran.append("prompt")
+        if len(ran) < 20:
+            worker.again_in(0.001)
+
+    worker = Worker(60.0)
+    worker.add(lambda: ran.append("other"))
+    worker.add_prompt(prompt)
+    worker.start()
+    until(lambda: len(ran) == 20)
+    worker.run_now()
+    worker.close()
+    assert ran == ["other", *["prompt"] * 19, "other", "prompt", "other", "prompt"]
 
 
 def test_a_task_that_fails_is_dropped_with_one_warning_and_the_others_go_on() -> None:

@@ -16,6 +16,7 @@ from trainscope.record import recorder as recorder_module
 from trainscope.record import row_writer
 from trainscope.record.recorder import Recorder
 from trainscope.record.row_writer import RowWriter
+from trainscope.record.unsure_rows import FIELDS
 from trainscope.trace.run_dir import RunDirectory
 
 
@@ -25,11 +26,12 @@ def room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     left = [10**9]
     append = RunDirectory.append_rows
 
-    def limited(directory: RunDirectory, rows: list[tuple[int, int, int, int, int]]) -> None:
-        if len(rows) > left[0]:
+    def limited(directory: RunDirectory, numbers: list[int]) -> None:
+        rows = len(numbers) // FIELDS
+        if rows > left[0]:
             raise OSError(errno.ENOSPC, "No space left on device")
-        left[0] -= len(rows)
-        append(directory, rows)
+        left[0] -= rows
+        append(directory, numbers)
 
     monkeypatch.setattr(RunDirectory, "append_rows", limited)
     return left

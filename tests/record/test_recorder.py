@@ -6,12 +6,12 @@ import itertools
 import threading
 
 import pytest
+from written_ranges import in_rows
 
 from trainscope.record import ranges as ranges_module
 from trainscope.record import recorder as recorder_module
 from trainscope.record.ranges import Range
 from trainscope.record.recorder import Recorder
-from trainscope.record.unsure_rows import in_rows
 
 
 class Timeline:

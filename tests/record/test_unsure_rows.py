@@ -6,10 +6,11 @@ import itertools
 import threading
 
 import pytest
+from written_ranges import in_rows
 
 from trainscope.record import recorder as recorder_module
 from trainscope.record.recorder import Recorder
-from trainscope.record.unsure_rows import MAX_KEPT, in_rows
+from trainscope.record.unsure_rows import MAX_KEPT
 
 
 @pytest.fixture

@@ -140,9 +140,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_rows_appended_in_parts_are_one_file_of_five_little_endian_words(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "mlp", launch_id="one")
-    run.append_rows([(0, 1, 1, 10, 20)])
+    run.append_rows([0, 1, 1, 10, 20])
     run.append_rows([])
-    run.append_rows([(0, 0, 0, 10, 2**40), (-1, 2, 1, 0, 0)])
+    run.append_rows([0, 0, 0, 10, 2**40, -1, 2, 1, 0, 0])
     raw = (run.rank_dir / "ranges.i64").read_bytes()
     assert np.frombuffer(raw, "<i8").reshape(-1, 5).tolist() == [
         [0, 1, 1, 10, 20],
@@ -153,13 +153,13 @@ def test_rows_appended_in_parts_are_one_file_of_five_little_endian_words(tmp_pat
 
 def test_a_full_disk_leaves_whole_rows(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "mlp", launch_id="one")
-    run.append_rows([(0, 1, 1, 10, 20)])
+    run.append_rows([0, 1, 1, 10, 20])
     program = (
         "import resource, signal, sys\nfrom pathlib import Path\n"
         "from trainscope.trace.files import RowFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
-        "try: RowFile(Path(sys.argv[1])).append([(0, 0, 0, 1, 2)] * 5)\n"
+        "try: RowFile(Path(sys.argv[1])).append([0, 0, 0, 1, 2] * 5)\n"
         "except OSError: print('full')"
     )
     file = run.rank_dir / "ranges.i64"

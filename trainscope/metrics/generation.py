@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter_ns, time_ns
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainscope.metrics.entries import Entry, records_of
 from trainscope.metrics.lanes import RowBlock, make_blocks
-from trainscope.metrics.split import ROW_LIMIT, Group, Layout, Source
+from trainscope.metrics.split import ROW_LIMIT, Group, Source
 from trainscope.metrics.values import capturing
 from trainscope.trace.metrics import MetricRecord
 
-__all__ = ["ENTRY_LIMIT", "RECORDS_AT_ONCE", "Blocks", "Entry", "Generation"]
+__all__ = ["ENTRY_LIMIT", "RECORDS_AT_ONCE", "Blocks", "Generation"]
 
 ENTRY_LIMIT = 4096
 """``log`` calls in a generation, so that numbers alone cannot fill the memory either."""
@@ -24,6 +24,8 @@ RECORDS_AT_ONCE = 256
 
 _VIEWS_AT_ONCE = 64
 _foreach_copy_ = torch._foreach_copy_  # pyright: ignore[reportPrivateImportUsage]
+_copy_ = torch._C.TensorBase.copy_
+"""The one beneath ``Tensor.copy_``, around which the detector has a wrapper."""
 _is_grad_enabled, _set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
 
 
@@ -46,10 +48,11 @@ class Blocks:
 class Rows:
     """A block and how far it is filled."""
 
-    __slots__ = ("block", "used", "views")
+    __slots__ = ("block", "note_write", "used", "views")
 
     def __init__(self, block: RowBlock) -> None:
         self.block = block
+        self.note_write = block.note_write
         self.used = 0
         self.views: list[Tensor] = []
 
@@ -58,14 +61,6 @@ class Rows:
         while len(self.views) < end:
             start = len(self.views)
             self.views.extend(self.block.buffer[start : start + _VIEWS_AT_ONCE].unbind())
-
-
-Entry = tuple[int, int, Layout, Sequence[float | int], Sequence[int]]
-"""One ``log`` call: step, when by ``perf_counter_ns``, how its values lie, the numbers among them,
-and for each group of tensors the first of the rows where their values will arrive.
-
-A plain tuple, because anything with named fields takes longer to make, on the loop's thread.
-"""
 
 
 class Generation:
@@ -83,8 +78,10 @@ class Generation:
         self._rows: dict[tuple[torch.device, str], Rows] = {}
         self._unix_ns_at_0 = 0
 
-    def copy(self, groups: Iterable[Group], values: list[Any]) -> tuple[int, ...]:
-        """Enqueue copies of each group's values; return its first row, or () if they do not fit.
+    def copy(
+        self, groups: Sequence[Group], tensors: Sequence[tuple[Tensor, ...] | list[Tensor]]
+    ) -> tuple[int, ...]:
+        """Enqueue copies of each group's tensors; return its first row, or () if they do not fit.
 
         The tensors of a group take one launch. Where several groups have but one tensor, these
         take a launch each, all from one call.
@@ -100,31 +97,31 @@ class Generation:
         if grad_was_on:
             _set_grad_enabled(False)
         try:
-            for group in groups:
-                rows = self._by_source.get(group.source) or self._rows_for(group)
+            for group, some in zip(groups, tensors):  # noqa: B905 (as many, and saying so costs)
+                source = group.source
+                rows = self._by_source.get(source) or self._rows_for(group)
                 first = rows.used
                 end = first + group.count
                 if end > ROW_LIMIT:
                     return ()
-                if not rows.block.note_write():
+                if not rows.note_write():
                     raise capturing(group.names[0])
                 views = rows.views
                 if len(views) < end:
                     rows.make_views(end)
                 rows.used = end
                 first_rows.append(first)
-                tensors = group.pick(values) if group.pick else values
-                if not group.source.fuses:
-                    _copy_each(views[first:end], tensors)
+                if not source.fuses:
+                    _copy_each(views[first:end], some)
                 elif group.count > 1:
-                    _foreach_copy_(views[first:end], tensors)
+                    _foreach_copy_(views[first:end], some)
+                elif len(groups) == 1:
+                    _copy_(views[first], some[0])
                 else:
-                    alone.append((views[first], tensors[0]))
-            if len(alone) == 1:
-                alone[0][0].copy_(alone[0][1])
-            elif alone:
-                views, tensors = zip(*alone, strict=True)
-                _foreach_copy_(views, tensors)
+                    alone.append((views[first], some[0]))
+            if alone:
+                rows_alone, tensors_alone = zip(*alone, strict=True)
+                _foreach_copy_(rows_alone, tensors_alone)
         finally:
             if grad_was_on:
                 _set_grad_enabled(True)
@@ -175,7 +172,7 @@ class Generation:
         }
         for start in range(0, len(self.entries), RECORDS_AT_ONCE):
             some = self.entries[start : start + RECORDS_AT_ONCE]
-            yield [_record(entry, arrived, self._unix_ns_at_0) for entry in some]
+            yield records_of(some, arrived, self._unix_ns_at_0)
 
     def reset(self) -> None:
         """Make it empty for the next filling."""
@@ -186,19 +183,4 @@ class Generation:
 
 def _copy_each(views: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
     for view, tensor in zip(views, tensors, strict=True):
-        view.copy_(tensor.view(torch.int64) if tensor.dtype is torch.uint64 else tensor)
-
-
-def _record(entry: Entry, arrived: dict[Source, list[Any]], unix_ns_at_0: int) -> MetricRecord:
-    step, logged_ns, layout, numbers, first_rows = entry
-    if numbers or len(first_rows) != 1:
-        values = [*numbers]
-        for group, first in zip(layout.groups, first_rows, strict=True):
-            values += arrived[group.source][first : first + group.count]
-    else:  # most often: all from one copy
-        group, first = layout.groups[0], first_rows[0]
-        values = arrived[group.source][first : first + group.count]
-    if layout.in_order is not None:
-        values = [*layout.in_order(values)]
-    named = dict(zip(layout.names, values))  # noqa: B905 (saying strict takes 0.1 µs a record)
-    return MetricRecord(step, unix_ns_at_0 + logged_ns, named)
+        _copy_(view, tensor.view(torch.int64) if tensor.dtype is torch.uint64 else tensor)

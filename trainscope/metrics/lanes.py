@@ -126,6 +126,8 @@ class CudaBlock:
         self._made = torch.cuda.Event()
         self._made.record(torch.cuda.current_stream(device))
         self._writers: dict[int, torch.cuda.Stream] = {}
+        self._known = -1
+        """The default stream, once it has written: nothing more is to be asked about it."""
         self._written = [torch.cuda.Event()]
         self._marked = 0
         self._copied = torch.cuda.Event()
@@ -134,6 +136,8 @@ class CudaBlock:
     def note_write(self) -> bool:
         """Remember the current stream; 0.1 µs when it is the default one and known already."""
         raw = self._raw_stream(self._index)
+        if raw == self._known:
+            return True
         # the default stream cannot be captured, and asking takes a microsecond
         if raw != 0 and torch.cuda.is_current_stream_capturing():
             return False
@@ -142,6 +146,8 @@ class CudaBlock:
             if raw != self._home:
                 stream.wait_event(self._made)
             self._writers[raw] = stream
+        if raw == 0:
+            self._known = 0
         return True
 
     def may_mark(self) -> bool:
@@ -159,6 +165,7 @@ class CudaBlock:
         for event, stream in zip(self._written, self._writers.values(), strict=False):
             event.record(stream)
         self._marked = len(self._writers)
+        self._known = -1
         self._writers.clear()
 
     def fetch(self, rows: int) -> None:

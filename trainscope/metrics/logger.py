@@ -93,7 +93,7 @@ class MetricsLogger:
         # re-entrant: a signal handler may close in the middle of log(), on the same thread
         self._lock = threading.RLock()
         drop_in_child(self)
-        worker.add(self._tick)
+        worker.add_prompt(self._tick)
 
     # ---- hot path -----------------------------------------------------------------------------
     def log(self, step: int, values: Mapping[str, object], logged_ns: int | None = None) -> None:
@@ -111,8 +111,8 @@ class MetricsLogger:
             self._raise_stop()
         if not values or not self._open:
             return
-        layout, given = self._splitter.split(values)
-        if not layout.groups and stream_is_capturing():
+        layout, numbers, tensors = self._splitter.split(values)
+        if not tensors and stream_is_capturing():
             raise capturing(layout.names[0])
         if logged_ns is None:
             logged_ns = time.perf_counter_ns()
@@ -121,12 +121,12 @@ class MetricsLogger:
             self._logged += 1
             while (generation := self._current or self._renew()) is not None:
                 entries = generation.entries
-                if layout.groups:
+                if tensors:
                     try:
-                        first_rows = generation.copy(layout.groups, given)
+                        first_rows = generation.copy(layout.groups, tensors)
                     except RuntimeError:  # of a shape that is not that of the last call, say
-                        layout, given = self._splitter.find_out(values)
-                        first_rows = generation.copy(layout.groups, given)
+                        layout, numbers, tensors = self._splitter.find_out(values)
+                        first_rows = generation.copy(layout.groups, tensors)
                     if not first_rows:  # they do not fit any more
                         self._seal()
                         continue
@@ -136,7 +136,6 @@ class MetricsLogger:
             else:
                 self._dropped += 1
                 return
-            numbers = layout.pick_numbers(given) if layout.number_count else ()
             entries.append((step, logged_ns, layout, numbers, first_rows))
             if self._due or len(entries) >= ENTRY_LIMIT:
                 self._seal()

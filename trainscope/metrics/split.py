@@ -30,9 +30,9 @@ _NO_FUSED_COPY = {
 }
 """Dtypes that ``_foreach_copy_`` has no CUDA kernel for, although ``copy_`` has."""
 
-_is_cpu = attrgetter("is_cpu")
+_is_cpu, _dtype, _device_index = attrgetter("is_cpu"), attrgetter("dtype"), Tensor.get_device
 
-Pick = Callable[[list[Any]], list[Any] | tuple[Any, ...]]
+Pick = Callable[[Sequence[Any]], list[Any] | tuple[Any, ...]]
 """Takes some of the values of a call, in the order of their positions."""
 
 
@@ -59,10 +59,10 @@ class Group:
     source: Source
     names: tuple[str, ...]
     count: int
-    pick: Pick | None
-    """None: these are all the values."""
-    dtype: torch.dtype
-    device_index: int
+    pick: Pick
+    dtypes: list[torch.dtype]
+    device_indices: list[int]
+    """What its tensors answer when asked, all the same."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -71,6 +71,8 @@ class Layout:
 
     names: tuple[str, ...]
     """In the order given."""
+    types: list[type]
+    """Of the values: ``float``, ``int`` or ``Tensor``."""
     number_count: int
     pick_numbers: Pick
     groups: tuple[Group, ...]
@@ -79,8 +81,8 @@ class Layout:
     """
 
 
-Split = tuple[Layout, list[Any]]
-"""How the values of a call lie, and they themselves: Python numbers and 0-d tensors."""
+Split = tuple[Layout, Sequence[float | int], list[tuple[Tensor, ...] | list[Tensor]]]
+"""How the values of a call lie; the Python numbers; the 0-d tensors of each group."""
 
 
 class Splitter:
@@ -104,26 +106,20 @@ class Splitter:
             MetricError: a value is no number, or a name is not allowed.
         """
         layout = self._layouts.get(tuple(values))
-        if layout is None:
+        given = [*values.values()]
+        # whole lists are compared, as a look at one value after the other takes twice as long
+        if layout is None or [*map(type, given)] != layout.types:
             return self.find_out(values)
-        given: list[Any] = [*values.values()]
+        tensors: list[tuple[Tensor, ...] | list[Tensor]] = []
         for group in layout.groups:
-            tensors = group.pick(given) if group.pick else given
-            dtype, device_index = group.dtype, group.device_index
-            for tensor in tensors:
-                if (
-                    type(tensor) is not Tensor
-                    or tensor.dtype is not dtype
-                    or tensor.get_device() != device_index
-                ):
-                    return self.find_out(values)
-            if device_index < 0 and not all(map(_is_cpu, tensors)):
+            some = group.pick(given)
+            indices = group.device_indices
+            if [*map(_dtype, some)] != group.dtypes or [*map(_device_index, some)] != indices:
+                return self.find_out(values)
+            if indices[0] < 0 and not all(map(_is_cpu, some)):
                 return self.find_out(values)  # a meta tensor has no index either
-        if layout.number_count:
-            for number in layout.pick_numbers(given):
-                if type(number) is not float and type(number) is not int:
-                    return self.find_out(values)
-        return layout, given
+            tensors.append(some)
+        return layout, layout.pick_numbers(given) if layout.number_count else (), tensors
 
     def find_out(self, values: Mapping[str, object]) -> Split:
         """Check every value by itself, and find how they lie.
@@ -151,21 +147,24 @@ class Splitter:
                 source,
                 tuple(names[position] for position in some),
                 len(some),
-                None if len(some) == len(names) else _pick(some),
-                source.dtype,
-                checked[some[0]].get_device(),
+                _pick(some),
+                [source.dtype] * len(some),
+                [checked[some[0]].get_device()] * len(some),
             )
             for source, some in positions.items()
         )
         arrival = [*number_positions, *(p for some in positions.values() for p in some)]
         order = sorted(range(len(names)), key=arrival.__getitem__)
         in_order = None if order == list(range(len(names))) else _pick(order)
-        layout = Layout(names, len(number_positions), _pick(number_positions), groups, in_order)
+        types = [*map(type, checked)]
+        pick_numbers = _pick(number_positions)
+        layout = Layout(names, types, len(number_positions), pick_numbers, groups, in_order)
         if all(value is as_given for value, as_given in zip(checked, given, strict=True)):
             if len(self._layouts) >= _LAYOUT_LIMIT:
                 self._layouts.clear()
             self._layouts[names] = layout
-        return layout, checked
+        tensors = [group.pick(checked) for group in groups]
+        return layout, layout.pick_numbers(checked), tensors
 
     def _source(self, name: str, tensor: Tensor) -> Source:
         key = tensor.device, tensor.dtype

@@ -16,17 +16,20 @@ __all__ = ["Worker"]
 class Worker:
     """Runs every task each ``interval_s`` seconds on a daemon thread named ``trainscope-worker``.
 
-    A task that raises is dropped with one warning; the others go on. A forked child has no
-    worker: there every method does nothing.
+    Those added by ``add_prompt`` also run in between, when someone calls ``wake`` or ``again_in``:
+    each time the thread is awake it takes the interpreter from the user's loop, so the others do
+    not run then. A task that raises is dropped with one warning; the others go on. A forked child
+    has no worker: there every method does nothing.
     """
 
     def __init__(self, interval_s: float = 0.5) -> None:
         self.interval_s = interval_s
         self._tasks: list[Callable[[], None]] = []
+        self._prompt: list[Callable[[], None]] = []
         # SimpleQueue.put may be interrupted by a signal handler that calls it again;
         # threading.Event may not, it would wait for a lock that its own thread holds
         self._alarm: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._next_s = interval_s
+        self._again_s = interval_s
         self._thread: threading.Thread | None = None
         self._closing = False
         self._done = False
@@ -43,20 +46,27 @@ class Worker:
         """Run ``task`` on the worker from now on."""
         self._tasks.append(task)
 
+    def add_prompt(self, task: Callable[[], None]) -> None:
+        """Run ``task`` on the worker from now on, also when it is woken within an interval."""
+        self._tasks.append(task)
+        self._prompt.append(task)
+
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
         if self._thread is None and not self._closing:
-            self._thread = threading.Thread(target=self._run, name="trainscope-worker", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run_rounds, name="trainscope-worker", daemon=True
+            )
             self._thread.start()
 
     def wake(self) -> None:
-        """Run the tasks now instead of at the end of the interval; never waits."""
+        """Run the prompt tasks now instead of at the end of the interval; never waits."""
         if self._alarm.empty():
             self._alarm.put(None)
 
     def again_in(self, seconds: float) -> None:
-        """From within a task: run the tasks again after ``seconds``, if that is sooner."""
-        self._next_s = min(self._next_s, seconds)
+        """From within a prompt task: run it again after ``seconds``, if that is sooner."""
+        self._again_s = min(self._again_s, seconds)
 
     def run_now(self, timeout_s: float = 5.0) -> None:
         """Run every task now, on the worker, and wait for it, at most ``timeout_s``."""
@@ -84,27 +94,40 @@ class Worker:
         """Forget the parent's thread and tasks."""
         self._closing = True
         self._done = True
-        self._tasks = []
+        self._tasks, self._prompt = [], []
         self._alarm = queue.SimpleQueue()
 
-    def _run(self) -> None:
+    def _run_rounds(self) -> None:
         while not self._closing:
-            self._next_s = self.interval_s
-            self._run_tasks()
-            try:
-                self._alarm.get(timeout=self._next_s)
-            except queue.Empty:
-                pass  # nobody called: the interval is over
-        self._run_tasks()
+            self._again_s = self.interval_s
+            self._run_all()
+            over_s = time.monotonic() + self.interval_s
+            while (left_s := over_s - time.monotonic()) > 0:
+                again = self._again_s < left_s
+                try:
+                    self._alarm.get(timeout=self._again_s if again else left_s)
+                except queue.Empty:
+                    if not again:
+                        break  # nobody called: the interval is over
+                if self._closing or self._rounds_asked > self._rounds_done:
+                    break
+                self._again_s = self.interval_s
+                self._run(self._prompt)
+        self._run_all()
         self._done = True
 
-    def _run_tasks(self) -> None:
+    def _run_all(self) -> None:
         asked = self._rounds_asked
-        for task in tuple(self._tasks):
+        self._run(self._tasks)
+        self._rounds_done = asked
+
+    def _run(self, tasks: list[Callable[[], None]]) -> None:
+        for task in tuple(tasks):
             try:
                 task()
             except Exception as error:
-                self._tasks.remove(task)
+                for added in (self._tasks, self._prompt):
+                    if task in added:
+                        added.remove(task)
                 name = getattr(task, "__qualname__", repr(task))
                 warn(f"background task {name} failed and is switched off: {error!r}")
-        self._rounds_done = asked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainscope.record.recorder import MAX_WAITING_ROWS, Recorder
-from trainscope.record.unsure_rows import FIELDS, in_rows
+from trainscope.record.unsure_rows import FIELDS
 from trainscope.trace.run_dir import RunDirectory
 
 __all__ = ["RowWriter"]
@@ -41,7 +41,7 @@ class RowWriter:
                 self._names_written = len(names)
             while waiting:
                 at_once = waiting[: _ROWS_AT_ONCE * FIELDS]
-                self._directory.append_rows(list(in_rows(at_once)))
+                self._directory.append_rows(at_once)
                 del waiting[: len(at_once)]
         finally:
             self.refused = len(waiting) // FIELDS

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 
-__all__ = ["FIELDS", "MAX_KEPT", "Row", "UnsureRows", "in_rows"]
+__all__ = ["FIELDS", "MAX_KEPT", "Row", "UnsureRows"]
 
 Row = tuple[int, int, int, int, int]
 """(step, name_id, depth, start_ns, end_ns); depth 0 is the step itself, step -1 is outside."""
@@ -18,12 +17,6 @@ would have Python's garbage collector come round in the user's loop."""
 
 MAX_KEPT = 64
 """More than the fetches in the first turn of a loop, also of one with several loaders."""
-
-
-def in_rows(numbers: Iterable[int]) -> Iterator[Row]:
-    """The rows whose numbers come one after the other."""
-    each = iter(numbers)
-    return zip(each, each, each, each, each, strict=True)
 
 
 class UnsureRows:

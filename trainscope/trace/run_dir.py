@@ -30,14 +30,13 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainscope.errors import RunDirectoryError
 from trainscope.trace.files import RowFile, write_json_file
-from trainscope.trace.ranges import Row
 from trainscope.trace.read_run import read_run
 from trainscope.trace.run_info import RunInfo
 from trainscope.trace.syncs import DetectorState, SyncSite
@@ -117,11 +116,14 @@ class RunDirectory:
             }
             write_json_file(self.path / "run.json", info.model_copy(update=kept))
 
-    def append_rows(self, rows: Iterable[Row]) -> None:
-        """Append ranges (step, name_id, depth, start_ns, end_ns) to ``ranges.i64``."""
+    def append_rows(self, numbers: Sequence[int]) -> None:
+        """Append ranges to ``ranges.i64``: step, name_id, depth, start_ns, end_ns of each in turn.
+
+        Numbers and no tuples, of which a run makes a million and more beside the user's loop.
+        """
         if not self._rows:
             self._rows.append(RowFile(self.rank_dir / "ranges.i64"))
-        self._rows[0].append(rows)
+        self._rows[0].append(numbers)
 
     def write_names(self, names: Sequence[str]) -> None:
         """Replace ``names.json``; write it before the rows that refer to a new name."""
