@@ -102,10 +102,11 @@ def test_other_dims_and_many_rows_are_as_near_as_torch_is(shape, dim, dtype) -> 
 
 @pytest.mark.parametrize("impl", ["triton", pytest.param("cuda", marks=needs_clusters)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("place", [0, 70_000, 131_070])
+@pytest.mark.parametrize("place", [0, 70_000, 131_068])
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
 def test_special_values_reach_every_share_of_a_row(value, place, dtype, impl) -> None:
-    x = torch.randn(6, 131071, device="cuda").to(dtype)
+    # an odd number, and what a cluster still holds of float32
+    x = torch.randn(6, 131_069, device="cuda").to(dtype)
     x[0, place] = value
     x[1] = float("-inf")
     x[2] = float("-inf")

@@ -264,12 +264,12 @@ __device__ __forceinline__ bool is_whole(int start, int columns) {
   return start >= 0 && start + THREADS * VECTORS * LANES <= columns;
 }
 
-// `room`: threads that a multiprocessor must have registers for. 64 registers a thread hold the
-// forward's 8 vectors, 128 the backward's 16; with fewer threads the memory would idle.
-#define CLUSTERED(room) extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) \
-    __launch_bounds__(THREADS, room / THREADS)
+// A multiprocessor must have registers for blocks that hold 8192 vectors of all operands together:
+// 64 a thread where it holds 8, 128 where it holds 16. With fewer blocks the memory would idle.
+#define CLUSTERED(operands) extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) \
+    __launch_bounds__(THREADS, 8192 / (operands * VECTORS * THREADS))
 
-CLUSTERED(1024) forward(const Raw* x, Raw* y, i64 columns, i64 x_stride) {
+CLUSTERED(1) forward(const Raw* x, Raw* y, i64 columns, i64 x_stride) {
   cluster_arrive();
   const i64 row = blockIdx.x / CLUSTER;
   x += row * x_stride;
@@ -279,7 +279,7 @@ CLUSTERED(1024) forward(const Raw* x, Raw* y, i64 columns, i64 x_stride) {
   else forward_row<false>(x, y, {first, (int)columns});
 }
 
-CLUSTERED(512) backward(const Raw* dy, const Raw* y, Raw* dx, i64 columns, i64 dy_stride) {
+CLUSTERED(2) backward(const Raw* dy, const Raw* y, Raw* dx, i64 columns, i64 dy_stride) {
   cluster_arrive();
   const i64 row = blockIdx.x / CLUSTER;
   dy += row * dy_stride;
