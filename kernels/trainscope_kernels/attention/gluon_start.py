@@ -181,7 +181,8 @@ def _encoded_outside(made: Any) -> Any:
     """
     if not made.metadata.tensordesc_meta:
         return made
+    launcher = made.run  # loads the kernel, if that was only compiled: before it is copied
     bare = copy.copy(made)
-    bare._run = copy.copy(made.run)
-    bare._run.launch = inspect.getclosurevars(made.run.launch).nonlocals["launcher"]
+    bare._run = copy.copy(launcher)
+    bare._run.launch = inspect.getclosurevars(launcher.launch).nonlocals["launcher"]
     return bare
