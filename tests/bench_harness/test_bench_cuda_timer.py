@@ -33,6 +33,29 @@ def test_the_cover_lasts_longer_than_the_launches_of_all_calls() -> None:
     assert gpu.slept[-1] == 1.5 * 10 * 40_000 + 20_000
 
 
+def test_a_trial_whose_launches_outlasted_the_cover_is_taken_again() -> None:
+    gpu = FakeGpu()
+    held_up = iter([500_000, 900_000])
+
+    def call() -> None:
+        gpu.launch(1_000)
+        gpu.launch(1_000, cpu_ns=next(held_up, 5_000))
+
+    trial = gpu.timer("warm").trial(Subject("held up", call), 1, STEADY)
+    assert trial == Trial(time_ns=2_000.0, cpu_ns=905_000.0)
+    assert gpu.slept[-2:] == [80_000, 1_010_000]
+
+
+def test_a_cpu_that_is_always_held_up_is_asked_three_times() -> None:
+    gpu = FakeGpu()
+    lasts = iter([1_000_000, 4_000_000, 16_000_000, 0])
+    trial = gpu.timer("warm").trial(
+        Subject("slow", lambda: gpu.launch(1_000, cpu_ns=next(lasts))), 1, STEADY
+    )
+    assert trial.cpu_ns == 16_000_000
+    assert next(lasts) == 0
+
+
 def test_wall_time_is_launch_and_gpu_work_from_idle_to_idle_and_no_flush() -> None:
     gpu = FakeGpu()
     assert gpu.timer().wall_ns(launches(gpu, 1, 50_000), 1) == 55_000
