@@ -1,6 +1,6 @@
-"""Trains a small model with our GELU under DDP or FSDP2 and compares it with one process.
+"""Trains a small model with our kernels under DDP or FSDP2 and compares it with one process.
 
-``python parallel_gelu.py ddp|fsdp IMPL`` starts two ranks, each of which prints one line.
+``python parallel_model.py ddp|fsdp|compiled IMPL`` starts two ranks, each of which prints one line.
 """
 
 from __future__ import annotations
@@ -14,21 +14,39 @@ import torch.multiprocessing
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from trainscope_kernels import GELU
+from trainscope_kernels import GELU, Attention, Softmax
 
 RANKS = 2
-BATCH, FEATURES, STEPS = 8, 16, 3
+BATCH, LENGTH, FEATURES, HEADS, STEPS = 8, 12, 32, 2, 3
+
+
+class Block(torch.nn.Module):
+    """Attention and an MLP whose features are weighed by a softmax."""
+
+    def __init__(self, impl: str) -> None:
+        super().__init__()
+        # the CUDA kernels are GELU's; the others have theirs in Triton
+        others = "triton" if impl == "cuda" else impl
+        self.qkv = torch.nn.Linear(FEATURES, 3 * FEATURES)
+        self.attention = Attention(causal="top-left", impl=others)
+        self.gate = Softmax(-1, impl=others)
+        self.mlp = torch.nn.Sequential(
+            torch.nn.Linear(FEATURES, 4 * FEATURES),
+            GELU("tanh", impl=impl),
+            torch.nn.Linear(4 * FEATURES, FEATURES),
+            GELU(impl=impl),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        heads = self.qkv(x).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        mixed = self.attention(*heads).transpose(1, 2).reshape(batch, length, FEATURES)
+        return self.mlp(x + mixed) * self.gate(mixed)
 
 
 def model(impl: str, device: torch.device) -> torch.nn.Sequential:
     torch.manual_seed(1)
-    layers = [
-        torch.nn.Linear(FEATURES, 4 * FEATURES),
-        GELU("tanh", impl=impl),
-        torch.nn.Linear(4 * FEATURES, FEATURES),
-        GELU(impl=impl),
-    ]
-    return torch.nn.Sequential(*layers).to(device)
+    return torch.nn.Sequential(*[Block(impl) for _ in range(2)]).to(device)
 
 
 def train(trained: torch.nn.Module, batches: list[torch.Tensor]) -> list[float]:
@@ -53,13 +71,17 @@ def work(rank: int, meeting: str, way: str, impl: str) -> None:
     if cuda:
         torch.cuda.set_device(device)
     torch.manual_seed(2)
-    whole = [torch.randn(BATCH, FEATURES).to(device) for _ in range(STEPS)]
+    whole = [torch.randn(BATCH, LENGTH, FEATURES).to(device) for _ in range(STEPS)]
     alone = train(model(impl, device), whole)
     parallel = model(impl, device)
     if way == "ddp":
         parallel = DistributedDataParallel(parallel)
     else:
+        for block in parallel:
+            fully_shard(block)
         fully_shard(parallel)
+    if way == "compiled":
+        parallel.compile(backend="aot_eager")
     share = [batch.chunk(RANKS)[rank] for batch in whole]
     losses = torch.tensor(train(parallel, share), device=device)
     dist.all_reduce(losses)
