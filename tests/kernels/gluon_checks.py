@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from attention_truth import attention
 from torch import Tensor
 
 from trainscope_kernels.attention import flash_attention
@@ -80,21 +81,61 @@ def values(
     return found
 
 
-def repeated(dtype: str, dim: int, causal: bool) -> dict[str, float]:
-    """How many of 50 runs differ in a bit, and how far dQ moves relative to its largest value."""
+def gradients(
+    dtype: str,
+    dim: int,
+    lengths: list[tuple[int, int]],
+    heads: tuple[int, int] = (4, 2),
+    **how: Any,
+) -> list[dict[str, Any]]:
+    """The errors of the gradients of these numbers of queries and keys, loss of output and LSE.
+
+    heads: of queries and keys. how: what flash_attention is told.
+    """
+    window = how.get("window")
+    how = {**how, "window": None if window is None else tuple(window)}
+    found = []
+    for queries, keys in lengths:
+        q = inputs((2, heads[0], queries, dim), dtype)[0].requires_grad_()
+        k, v = (inputs((2, heads[1], keys, dim), dtype)[0].requires_grad_() for _ in range(2))
+        exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
+        out, lse = flash_attention(q, k, v, impl="gluon", return_lse=True, **how)
+        of_truth = {name: how.get(name) for name in ("causal", "window", "softcap")}
+        right, right_lse = attention(exact[0], exact[1], exact[2], **of_truth)
+        of_out = torch.randn_like(out)
+        # the LSE of a row that sees no key is -inf, and no loss is made of it
+        of_lse = torch.where(right_lse.isfinite(), torch.randn_like(lse), 0.0)
+        right_lse = torch.where(right_lse.isfinite(), right_lse, 0.0)
+        ours = torch.autograd.grad([out, lse], [q, k, v], [of_out, of_lse])
+        wanted = torch.autograd.grad([right, right_lse], exact, [of_out.double(), of_lse.double()])
+        each: dict[str, Any] = {"lengths": (queries, keys)}
+        for name, x, want in zip(("dq", "dk", "dv"), ours, wanted, strict=True):
+            each[name] = error(x, want)
+        found.append(each)
+    return found
+
+
+def repeated(
+    dtype: str, dim: int, causal: bool, deterministic: bool = False, runs: int = 50
+) -> dict[str, float]:
+    """How many runs differ in a bit, and how far dQ moves relative to its largest value."""
     leaves = [x.requires_grad_() for x in inputs((2, 16, 2048, dim), dtype)]
     grad = torch.randn_like(leaves[0])
 
     def run() -> list[Tensor]:
         out, lse = flash_attention(
-            *leaves, causal=True if causal else None, impl="gluon", return_lse=True
+            *leaves,
+            causal=True if causal else None,
+            impl="gluon",
+            return_lse=True,
+            deterministic=deterministic,
         )
         return [out.detach(), lse.detach(), *torch.autograd.grad(out, leaves, grad)]
 
     first = run()
     differ = {"out": 0, "lse": 0, "dk": 0, "dv": 0}
     moved = 0.0
-    for _ in range(50):
+    for _ in range(runs):
         out, lse, dq, dk, dv = run()
         for name, x, was in (
             ("out", out, first[0]),
@@ -258,6 +299,7 @@ CHECKS = {
     each.__name__: each
     for each in (
         values,
+        gradients,
         repeated,
         captured,
         new_shape_in_capture,

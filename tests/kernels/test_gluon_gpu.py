@@ -72,6 +72,55 @@ def test_query_heads_share_a_key_head(dim, causal) -> None:
     assert_right(found, "bfloat16")
 
 
+def assert_near(found: list[dict[str, Any]], dtype: str) -> None:
+    """Gradients within one and a half roundings of the dtype, relative to the norm of each."""
+    for each in found:
+        for name in ("dq", "dk", "dv"):
+            assert each[name] < 1.5 * ROUNDING[dtype], (name, each)
+
+
+RECTANGLES = [(2, 300), (300, 2), (64, 129), (113, 203), (203, 113), (256, 384), (384, 256)]
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("causal", [None, "top-left", "bottom-right"])
+@pytest.mark.parametrize("dim", [64, 96, 128, 192, 256])
+def test_gradients_of_other_numbers_of_keys_and_grouped_heads(dim, causal, deterministic) -> None:
+    dtype = "float16" if dim in (96, 256) else "bfloat16"
+    how: dict[str, Any] = {"causal": causal, "deterministic": deterministic}
+    assert_near(check("gradients", dtype=dtype, dim=dim, lengths=RECTANGLES, **how), dtype)
+
+
+@pytest.mark.parametrize("window", [(5, 0), (100, 3), (64, -1), (-1, 7)])
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_gradients_in_a_window(dim, window) -> None:
+    for heads in ((2, 2), (3, 1)):
+        found = check(
+            "gradients", dtype="bfloat16", dim=dim, lengths=RECTANGLES, heads=heads, window=window
+        )
+        assert_near(found, "bfloat16")
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_gradients_under_a_softcap(dim, deterministic) -> None:
+    how: dict[str, Any] = {"softcap": 1.5, "deterministic": deterministic}
+    for causal in (None, "top-left"):
+        found = check(
+            "gradients", dtype="bfloat16", dim=dim, lengths=RECTANGLES, causal=causal, **how
+        )
+        assert_near(found, "bfloat16")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_two_hundred_deterministic_runs_give_the_same_bits(dim, causal) -> None:
+    found = check(
+        "repeated", dtype="bfloat16", dim=dim, causal=causal, deterministic=True, runs=200
+    )
+    assert found == {"out": 0, "lse": 0, "dk": 0, "dv": 0, "dq_moved": 0}
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dim", [64, 128])
 def test_fifty_runs_give_the_same_bits(dim, causal) -> None:
