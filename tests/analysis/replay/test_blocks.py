@@ -24,7 +24,7 @@ def program(items: list[Item], lanes: int = 2) -> Program:
 
 def samples(count: int) -> Samples:
     shares = np.linspace(0.8, 1.2, count)
-    return Samples(100 * shares, shares, shares[::-1], shares, shares)
+    return Samples(100 * shares, shares, shares[::-1], *[shares] * 3)
 
 
 def test_a_run_of_launches_is_three_sums() -> None:

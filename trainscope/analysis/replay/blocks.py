@@ -51,10 +51,11 @@ def blocks_of(program: Program, samples: Samples) -> list[Single | Launches]:
     cpu = cpu_times(program, samples)
     is_launch = np.array([item.act == Act.LAUNCH for item in items])
     gap = np.array([item.gap_ns for item in items])[:, None] * is_launch[:, None]
-    length = np.array([item.length_ns for item in items])[:, None]
+    inner = np.array([item.inner_gap_ns for item in items])[:, None]
+    busy = np.array([item.length_ns for item in items])[:, None] - inner
     is_copy = np.array([item.is_copy for item in items])[:, None]
     length = is_launch[:, None] * np.where(
-        is_copy, length / samples.copy_rate, length * samples.gpu_scale
+        is_copy, busy / samples.copy_rate, busy * samples.gpu_scale + inner * samples.graph_gap
     )
     cpu_until = np.concatenate((np.zeros((1, len(samples))), np.cumsum(cpu, axis=0)))
     work_until = np.concatenate((np.zeros((1, len(samples))), np.cumsum(gap + length, axis=0)))

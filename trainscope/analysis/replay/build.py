@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trainscope.analysis.replay.cpu_side import boundaries, loader_waits, reads
 from trainscope.analysis.replay.events import find_events
-from trainscope.analysis.replay.gpu_side import GpuSide, gpu_side, pinned_rate
+from trainscope.analysis.replay.gpu_side import GpuSide, gpu_side, inner_gap_ns, pinned_rate
 from trainscope.analysis.replay.other_work import backlog_ns, unfollowed_ns
 from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program, Workers
 from trainscope.analysis.thread_roles import AUTOGRAD, thread_roles, works_for_loop
@@ -218,6 +218,7 @@ class _Builder:
             Act.LAUNCH,
             lane=lane,
             length_ns=float(end_ns - gpu.start_ns[rows].min()),
+            inner_gap_ns=inner_gap_ns(gpu, rows),
             gap_ns=float(side.gap_ns[op]),
             latency_ns=side.latency_ns,
             also=tuple(sorted({int(each) for each in side.lane_of_op[rows]} - {lane})),

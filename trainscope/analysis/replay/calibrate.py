@@ -15,16 +15,18 @@ from trainscope.analysis.replay.samples import Samples, cpu_times
 
 __all__ = ["Calibration", "MeasuredWait", "calibrate"]
 
-_GUESSES = 512
-_KEPT = 48
+_GUESSES = 2048
+_KEPT = 64
 _PER_BOUNDARY_NS = (1_000.0, 500.0)
 """Mean and spread of what recording one beginning or end of an event costs."""
-_CPU_SCALE = (0.8, 0.3)
+_CPU_SCALE = (0.88, 0.25)
 """Median and log-spread of what is left of CPU time in operators: caches, allocations, clocks."""
 _CPU_SCALE_NSYS = (0.95, 0.15)
 """The same where operators were not recorded; assumed, for no loop was measured both ways."""
 _BACKWARD_SPREAD = 0.15
 _GPU_SPREAD = 0.01
+_LEAST_GRAPH_GAP = 0.1
+"""Of the time between a graph's kernels: nothing in the trace tells how much is the profiler's."""
 _COPY_RATE_SPREAD, _SEEN_RATE_SPREAD = 0.15, 0.05
 """Of a rate that is assumed, and of one seen in the trace."""
 _MATCH = 0.01
@@ -99,11 +101,11 @@ def _own_time(
 
 
 def _guesses(program: Program) -> Samples:
-    """Points that fill the five dimensions evenly, the same in every call."""
-    # a Kronecker sequence: multiples of powers of the root of x^6 = x + 1, modulo 1
-    root = 1.1347241384015194
+    """Points that fill the six dimensions evenly, the same in every call."""
+    # a Kronecker sequence: multiples of powers of the root of x^7 = x + 1, modulo 1
+    root = 1.1127756842787055
     place = np.arange(1, _GUESSES + 1)
-    uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in range(1, 6)]
+    uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in range(1, 7)]
     mean_ns, spread_ns = _PER_BOUNDARY_NS
     scale, spread = _CPU_SCALE_NSYS if program.source == "nsys" else _CPU_SCALE
     rate_spread = _SEEN_RATE_SPREAD if program.rate_seen else _COPY_RATE_SPREAD
@@ -113,6 +115,7 @@ def _guesses(program: Program) -> Samples:
         backward_scale=np.exp(_BACKWARD_SPREAD * _normal(uniform[2])),
         gpu_scale=np.exp(_GPU_SPREAD * _normal(uniform[3])),
         copy_rate=np.exp(rate_spread * _normal(uniform[4])),
+        graph_gap=_LEAST_GRAPH_GAP + (1.0 - _LEAST_GRAPH_GAP) * uniform[5],
     )
 
 

@@ -16,7 +16,7 @@ __all__ = ["READS", "Boundaries", "Read", "boundaries", "loader_waits", "reads"]
 
 READS = ("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense")
 """Operators that do nothing but bring a value to the CPU: without the read they are gone."""
-_RANGE_WEIGHT, _FRAME_WEIGHT = 4.0, 0.15
+_RANGE_WEIGHT, _FRAME_WEIGHT = 4.0, 0.25
 """What recording an annotation of torch (which goes through Python) or a Python function costs,
 over what an operator's costs."""
 _NVTX_WEIGHT = 1.0

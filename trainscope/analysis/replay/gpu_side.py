@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from trainscope.analysis.intervals import union
 from trainscope.analysis.launched_by import calls_of_ops, ops_of_calls
-from trainscope.trace.window import Column, Memory, OpKind, Window
+from trainscope.trace.window import Column, GpuOps, Memory, OpKind, Window
 
-__all__ = ["GpuSide", "gpu_side", "pinned_rate"]
+__all__ = ["GpuSide", "gpu_side", "inner_gap_ns", "pinned_rate"]
 
 _LONGEST_GAP_NS = 10_000
 _USUAL_GAP_NS = 1_300.0
@@ -81,6 +81,14 @@ def gpu_side(window: Window) -> GpuSide:
         gap_ns=_gaps(window, lane_of_op, call_of_op, launched_ns, latency_ns),
         latency_ns=latency_ns,
     )
+
+
+def inner_gap_ns(gpu: GpuOps, rows: list[int]) -> float:
+    """Time within the stretch of ops of one call in which none of them runs."""
+    if len(rows) < 2:
+        return 0.0
+    busy = union(gpu.start_ns[rows], gpu.end_ns[rows])
+    return float(busy.end_ns[-1] - busy.start_ns[0] - (busy.end_ns - busy.start_ns).sum())
 
 
 def _gaps(

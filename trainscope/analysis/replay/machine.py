@@ -10,7 +10,7 @@ import numpy as np
 
 from trainscope.analysis.replay.blocks import Launches, blocks_of
 from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program
-from trainscope.analysis.replay.samples import Samples, Vector, cpu_times
+from trainscope.analysis.replay.samples import Samples, Vector, cpu_times, gpu_length
 
 __all__ = [
     "QUEUE_LIMIT",
@@ -81,10 +81,7 @@ class _State:
         start = np.maximum(self.now + item.latency_ns, tails[item.lane] + item.gap_ns)
         for other in item.also:
             start = np.maximum(start, tails[other])
-        if item.is_copy:
-            end = start + item.length_ns / self.samples.copy_rate
-        else:
-            end = start + item.length_ns * self.samples.gpu_scale
+        end = start + gpu_length(item, self.samples)
         for lane in (item.lane, *item.also):
             tails[lane] = end
         self.started(start, 1)

@@ -61,6 +61,8 @@ class Item:
     lane: int = ALL_LANES
     """Place of the stream in ``Program.lanes``: launched into, waited for, or made to wait."""
     length_ns: float = 0.0
+    inner_gap_ns: float = 0.0
+    """Of that, time between the kernels of a replayed graph, where a profiler's cost falls."""
     gap_ns: float = 0.0
     """Between the end of the op before it on the stream and its own start, where it queued."""
     latency_ns: float = 0.0

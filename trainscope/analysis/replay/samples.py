@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trainscope.analysis.replay.program import Program
+from trainscope.analysis.replay.program import Item, Program
 
-__all__ = ["Samples", "Vector", "cpu_times"]
+__all__ = ["Samples", "Vector", "cpu_times", "gpu_length"]
 
 Vector = NDArray[np.float64]
 
@@ -32,6 +32,8 @@ class Samples:
     """How long GPU ops take without the profiler, over what was recorded."""
     copy_rate: Vector
     """Factor on the assumed rate of a copy with pinned memory."""
+    graph_gap: Vector
+    """What is left of the time between the kernels of a replayed graph."""
 
     def __len__(self) -> int:
         return len(self.cpu_scale)
@@ -48,7 +50,15 @@ class Samples:
     @classmethod
     def as_recorded(cls) -> Samples:
         """One sample: nothing was the profiler's."""
-        return cls(np.zeros(1), *(np.ones(1) for _ in range(4)))
+        return cls(np.zeros(1), *(np.ones(1) for _ in fields(cls)[1:]))
+
+
+def gpu_length(item: Item, samples: Samples) -> Vector:
+    """How long the GPU takes for a launched op or graph, for each sample."""
+    if item.is_copy:
+        return item.length_ns / samples.copy_rate
+    busy_ns = item.length_ns - item.inner_gap_ns
+    return busy_ns * samples.gpu_scale + item.inner_gap_ns * samples.graph_gap
 
 
 def cpu_times(program: Program, samples: Samples) -> NDArray[np.float64]:
