@@ -9,6 +9,7 @@ import torch
 
 from trainscope_kernels.attention import triton_launch
 from trainscope_kernels.attention.call import Call
+from trainscope_kernels.triton_start import FUSED
 
 
 class Kernel:
@@ -66,7 +67,7 @@ def test_the_second_launch_asks_triton_nothing(kernel: Kernel) -> None:
     launch(kernel, PLAIN)
     other = torch.ones_like(X)
     launch(kernel, PLAIN._replace(q=other))
-    assert kernel.asked == [{"DIM": 4, "num_warps": 4, "num_stages": 2}]
+    assert kernel.asked == [{"DIM": 4, "num_warps": 4, "num_stages": 2, **FUSED}]
     assert kernel.found == [((7, 1, 1), other.data_ptr(), None, 8, 4)]
 
 

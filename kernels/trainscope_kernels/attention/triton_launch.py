@@ -10,7 +10,7 @@ import triton.language as tl
 
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.tile_sizes import Tile, padded
-from trainscope_kernels.triton_start import Start, compiled_start, starter
+from trainscope_kernels.triton_start import FUSED, Start, compiled_start, starter
 
 __all__ = ["Launch", "kind_of", "planned", "start", "start_of", "tile_count"]
 
@@ -182,8 +182,8 @@ def start_of(
     return made, _rest(kernel, launch)
 
 
-def _options(launch: Launch) -> dict[str, int]:
-    return {"num_warps": launch.warps, "num_stages": launch.stages}
+def _options(launch: Launch) -> dict[str, Any]:
+    return {"num_warps": launch.warps, "num_stages": launch.stages, **FUSED}
 
 
 def _rest(kernel: Any, launch: Launch) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from trainscope_kernels.gelu.triton_kernels import (
     forward_kernel,
 )
 from trainscope_kernels.repeats import Again
-from trainscope_kernels.triton_start import Start, compiled_start, starter
+from trainscope_kernels.triton_start import FUSED, Start, compiled_start, starter
 
 __all__ = [
     "backward",
@@ -47,7 +47,7 @@ def forward_again(x: torch.Tensor, approximate: str) -> Again:
     programs = -(-n // block)
     rest = (n, tanh, block)
     arguments = (x.dtype, x.dtype, *rest)
-    start = compiled_start(forward_kernel, x.get_device(), arguments, {"num_warps": warps})
+    start = compiled_start(forward_kernel, x.get_device(), arguments, {"num_warps": warps, **FUSED})
 
     def again(x: torch.Tensor) -> torch.Tensor | None:
         y = torch.empty_like(x)
@@ -79,7 +79,9 @@ def bias_forward_again(x: torch.Tensor, bias: torch.Tensor, approximate: str) ->
     programs = -(-rows // tall) * -(-cols // broad)
     rest = (rows, cols, approximate == "tanh", tall, broad)
     arguments = (x.dtype, bias.dtype, x.dtype, *rest)
-    start = compiled_start(bias_forward_kernel, x.get_device(), arguments, {"num_warps": warps})
+    start = compiled_start(
+        bias_forward_kernel, x.get_device(), arguments, {"num_warps": warps, **FUSED}
+    )
 
     def again(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor | None:
         y = torch.empty_like(x)
@@ -154,7 +156,7 @@ def _run_flat(
 
 def _launch(kernel: Any, x: torch.Tensor, programs: int, *arguments: Any, num_warps: int) -> Any:
     with _on(x):
-        return kernel[(programs,)](*arguments, num_warps=num_warps)
+        return kernel[(programs,)](*arguments, num_warps=num_warps, **FUSED)
 
 
 _nothing = contextlib.nullcontext()

@@ -12,7 +12,7 @@ from torch import Tensor
 from trainscope_kernels.repeats import Again
 from trainscope_kernels.softmax.plan import Plan
 from trainscope_kernels.softmax.rows import MOST_LEVELS, Rows, rows_of
-from trainscope_kernels.triton_start import Start, compiled_start, starter
+from trainscope_kernels.triton_start import FUSED, Start, compiled_start, starter
 
 __all__ = ["Launch", "again_of", "launch_of", "run_on"]
 
@@ -78,6 +78,7 @@ def launch_of(
         "COLUMNS": plan.columns,
         "SHARES": 1 << (shares - 1).bit_length(),
         "num_warps": plan.warps,
+        **FUSED,
     }
     numbers = 0 if shares == 1 else 2 * rows.rows * shares
     each = tuple({**constants, "STAGE": stage} for stage in stages)
@@ -123,7 +124,9 @@ def again_of(kernel: Any, launch: Launch, x: Tensor, dtype: torch.dtype | None) 
     (stage,) = launch.stages
     rest = (*launch.integers, *(stage[name] for name in CONSTANTS))
     arguments = (x.dtype, dtype or x.dtype, None, *rest)
-    start = compiled_start(kernel, x.get_device(), arguments, {"num_warps": stage["num_warps"]})
+    start = compiled_start(
+        kernel, x.get_device(), arguments, {"num_warps": stage["num_warps"], **FUSED}
+    )
     programs = launch.grid[0]
     # torch reads fewer arguments faster
     kept: dict[str, Any] = {} if x.is_contiguous() else {"memory_format": torch.contiguous_format}
