@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 import torch
+from gluon_sass import operands_overwritten, spills_in_loops
 from offline import Launched, disassembled, launches
 
 from trainscope_kernels.attention import gluon_launch, gluon_schedule, gluon_start
@@ -26,6 +27,7 @@ MASKS = {
     "end": (256, 200, -1, -1, False),
     "diagonal": (256, 256, -1, 0, False),
     "band": (256, 200, 100, 0, True),
+    "packed": (300, 300, -1, 0, True),
 }
 EVERY = list(product((64, 96, 128, 192, 256), MASKS, (0.0, 30.0)))
 FORWARD = [
@@ -34,6 +36,9 @@ FORWARD = [
     (64, "end", 0.0),
     (128, "end", 0.0),
     (128, "band", 0.0),
+    (64, "packed", 30.0),
+    (128, "packed", 0.0),
+    (256, "packed", 0.0),
 ]
 # head_dim, mask, softcap, key heads to 4 query heads, deterministic
 BACKWARD = [
@@ -53,11 +58,12 @@ BACKWARD = [
     (192, "band", 30.0, 4, False),
     (128, "end", 30.0, 4, False),
 ]
+BANDS = [each for each in MASKS if each != "packed"]
 EVERY_BACKWARD = [
-    *product((64, 96, 128), MASKS, (0.0,), (4, 2), (False, True)),
-    *product((64,), MASKS, (30.0,), (4, 2), (False, True)),
-    *product((128,), MASKS, (30.0,), (4, 2), (False,)),
-    *product((256,), MASKS, (0.0, 30.0), (4, 2), (False,)),
+    *product((64, 96, 128), BANDS, (0.0,), (4, 2), (False, True)),
+    *product((64,), BANDS, (30.0,), (4, 2), (False, True)),
+    *product((128,), BANDS, (30.0,), (4, 2), (False,)),
+    *product((256,), BANDS, (0.0, 30.0), (4, 2), (False,)),
 ]
 
 
@@ -77,12 +83,17 @@ def forward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
     dim, mask, softcap = case
     queries, keys, left, right, from_end = MASKS[mask]
     dtype = torch.bfloat16 if dim % 128 == 0 else torch.float16
-    q = torch.zeros((2, 4, queries, dim), dtype=dtype)
-    k = torch.zeros((2, 4, keys, dim), dtype=dtype)
-    call = Call(q, k, k, None, None, None, 0.1, softcap, left, right, from_end)
-    assert band_of_call(call).mask == mask
+    packed = mask == "packed"
+    cu = torch.tensor([0, 100, 300], dtype=torch.int32) if packed else None
+    q = torch.zeros((1 if packed else 2, 4, queries, dim), dtype=dtype)
+    k = torch.zeros((1 if packed else 2, 4, keys, dim), dtype=dtype)
+    call = Call(q, k, k, None, cu, cu, 0.1, softcap, left, right, from_end)
+    assert band_of_call(call).mask == ("band" if packed else mask)
     lse = torch.zeros(q.shape[:3])
-    made = compiled_by(lambda: gluon_launch.forward(call, torch.empty_like(q), lse))
+    # what lists the blocks of packed sequences is compiled with Triton's kernels
+    made = compiled_by(
+        lambda: gluon_launch.forward(call, torch.empty_like(q), lse), "attention_forward"
+    )
     return [look(each, case) for each in made]
 
 
@@ -109,13 +120,16 @@ def backward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
 def look(launched: Launched, case: tuple[Any, ...]) -> dict[str, Any]:
     name, compiled, said = launched
     ptx = compiled.asm["ptx"]
+    keeps_operands = "wgmma" in ptx and "ldmatrix" in ptx
+    sass = disassembled(launched, always=keeps_operands)
     return {
         "kernel": name,
         "case": list(case),
         "shared": compiled.metadata.shared,
         "warnings": re.findall(r"\(C75\d\d\).*", said),
         "spilled": sum(int(each) for each in re.findall(r"(\d+) bytes spill stores", said)),
-        "spills_in_loops": spills_in_loops(disassembled(launched)),
+        "spills_in_loops": spills_in_loops(sass),
+        "operands_overwritten": operands_overwritten(sass) if keeps_operands else [],
         "asked_ptxas": "spill stores" in said,
         "wgmma": ptx.count("wgmma.mma_async"),
         "tma_loads": ptx.count(".shared::cluster.global.mbarrier"),
@@ -125,34 +139,6 @@ def look(launched: Launched, case: tuple[Any, ...]) -> dict[str, Any]:
         "stores_128": len(re.findall(r"\bst\.global[.\w]*\.v4\.[bf]32", ptx)),
         "adds_128": ptx.count("red.global.add.v4.f32"),
     }
-
-
-def spills_in_loops(sass: str) -> int:
-    """Local loads and stores in the innermost loops around tensor-core work."""
-    instructions: list[str] = []
-    labels: dict[str, int] = {}
-    for line in sass.splitlines():
-        if label := re.match(r"\s*(\.L_x_\d+):", line):
-            labels[label[1]] = len(instructions)
-        elif instruction := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?);", line):
-            instructions.append(instruction[1])
-    loops = []
-    for end, instruction in enumerate(instructions):
-        target = re.search(r"BRA.*`\((\.L_x_\d+)\)", instruction)
-        if target and labels.get(target[1], end + 1) <= end:
-            body = range(labels[target[1]], end + 1)
-            if any("HGMMA" in instructions[each] for each in body):
-                loops.append(body)
-    # what spins on a barrier stands apart and branches back, over everything in between
-    innermost = [
-        loop
-        for loop in loops
-        if not any(loop[0] <= each[0] and each[-1] <= loop[-1] and each != loop for each in loops)
-    ]
-    assert innermost or not sass
-    return sum(
-        bool(re.search(r"\b(LDL|STL)\b", instructions[each])) for loop in innermost for each in loop
-    )
 
 
 if __name__ == "__main__":

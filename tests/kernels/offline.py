@@ -78,14 +78,14 @@ def launches(capability: int, only: str = "") -> Iterator[list[Launched]]:
         JITFunction.__getitem__ = before
 
 
-def disassembled(launched: Launched) -> str:
-    """The machine code as text; empty where ptxas put nothing into local memory, to look for.
+def disassembled(launched: Launched, *, always: bool = False) -> str:
+    """The machine code as text; unless ``always`` empty where ptxas put nothing into local memory.
 
     It takes half a second, as long as ptxas itself.
     """
     frames = re.findall(r"(\d+) bytes stack frame", launched.said)
     assert frames, launched.said
-    if not any(int(each) for each in frames):
+    if not always and not any(int(each) for each in frames):
         return ""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(launched.made.asm["cubin"])
