@@ -143,17 +143,39 @@ def test_what_it_has_not_goes_to_triton_or_says_why(hopper: FakeTensorMode, case
     assert str(refused.value).endswith("; or pass impl='auto'")
 
 
-def test_a_mask_and_packed_sequences_are_refused(hopper: FakeTensorMode) -> None:
+def test_a_mask_is_refused(hopper: FakeTensorMode) -> None:
     with hopper:
         q, k, v = tensors()
         mask = torch.ones(256, 256, dtype=torch.bool, device="cuda:0")
         assert impl_of((q, k, v), mask=mask) == "triton"
         with pytest.raises(ImplUnavailableError, match="it has no mask"):
             flash_attention(q, k, v, mask=mask, impl="gluon")
-        packed = torch.empty(256, 8, 128, dtype=torch.bfloat16, device="cuda:0")
+
+
+def test_packed_sequences_are_taken_by_name_where_no_gradient_is_wanted(
+    hopper: FakeTensorMode,
+) -> None:
+    with hopper:
+        packed = torch.empty(256, 8, 96, dtype=torch.bfloat16, device="cuda:0")
         starts = torch.zeros(3, dtype=torch.int32, device="cuda:0")
-        with pytest.raises(ImplUnavailableError, match="it takes no packed sequences"):
-            flash_attention_varlen(packed, packed, packed, starts, starts, impl="gluon")
+
+        def chosen(x: torch.Tensor, **settings: Any) -> str:
+            with pytest.raises(Chosen) as chosen:
+                flash_attention_varlen(x, x, x, starts, starts, **settings)
+            return chosen.value.args[0]
+
+        assert chosen(packed, impl="gluon") == "gluon"
+        assert chosen(packed, impl="gluon", causal=True, window=(9, 0), softcap=3.0) == "gluon"
+        assert chosen(packed) == "triton"
+        with pytest.raises(ImplUnavailableError, match="head_dim and value dim 64, 96, 128, 192"):
+            chosen(packed.narrow(2, 0, 80), impl="gluon")
+    q = torch.zeros(1, 8, 256, 96, dtype=torch.bfloat16)
+    for leaf in range(3):
+        qkv = [q.clone().requires_grad_(each == leaf) for each in range(3)]
+        refusal = gluon_envelope.packed_refusal(*qkv, scale=1.0)
+        assert refusal == "its backward takes no packed sequences"
+        with torch.no_grad():
+            assert gluon_envelope.packed_refusal(*qkv, scale=1.0) is None
 
 
 @pytest.mark.parametrize("scheduled", [False, True])

@@ -37,18 +37,22 @@ class Compiled:
         launcher.launch = driver.wrap_handle_tensordesc(
             lambda *given: launched.append(given), dict(enumerate(kinds)), [META] * maps
         )
-        self._run: Any = launcher
-        self.function, self.packed_metadata = "function", "packed"
+        self._launcher: Any = launcher
+        self._run: Any = None
+        self.function, self.packed_metadata = None, "packed"
         self.metadata = SimpleNamespace(tensordesc_meta=[META] * maps)
 
     @property
     def run(self) -> Any:
+        if self._run is None:  # as Triton's, it is loaded when first asked to run
+            self._run, self.function = self._launcher, "function"
         return self._run
 
     def __getitem__(self, grid: tuple[int, int, int]) -> Any:
         def start(*arguments: Any) -> None:
+            run = self.run
             own = self.function, self.packed_metadata, None, None, None
-            self.run(*grid, "stream", *own, *arguments)
+            run(*grid, "stream", *own, *arguments)
 
         return start
 
@@ -146,10 +150,10 @@ def tensors() -> tuple[torch.Tensor, ...]:
 
 
 def without_addresses(given: tuple[Any, ...], of: tuple[torch.Tensor, ...]) -> list[Any]:
-    """What a launch got, a map without its address and the LSE's address by name."""
-    lse = of[4].data_ptr()
+    """What a launch got, a map without its address, the output's and the LSE's by name."""
+    names = {of[3].data_ptr(): "out", of[4].data_ptr(): "LSE"}
     plain = [x[2:] if isinstance(x, tuple) and x[0] == "map" else x for x in given]
-    return ["LSE" if x == lse else x for x in plain]
+    return [names.get(x, x) if isinstance(x, int) else x for x in plain]
 
 
 @pytest.mark.parametrize("right", [-1, 0])
@@ -158,7 +162,7 @@ def test_a_forward_like_one_of_before_is_started_with_the_same_but_its_addresses
 ) -> None:
     launched: list[tuple[Any, ...]] = []
     names = tuple(gluon_forward_launch.attention_forward.arg_names)
-    kernel = Kernel(names, Compiled(4, 3, launched))
+    kernel = Kernel(names, Compiled(4, 4, launched))
     lists = torch.zeros(4), torch.zeros(4)
     monkeypatch.setattr(gluon_forward_launch, "attention_forward", kernel)
     monkeypatch.setattr(gluon_forward_launch, "_launchers", {})
@@ -176,6 +180,7 @@ def test_a_forward_like_one_of_before_is_started_with_the_same_but_its_addresses
     expected = without_addresses(launched[0], first)
     assert without_addresses(launched[1], second) == expected
     assert expected.count("LSE") == (3 if right < 0 else 1)
+    assert expected.count("out") == 1
     assert (lists[0].data_ptr() in expected) == (right == 0)
 
     again = gluon_forward_launch.forward_again(call, *second[3:], return_lse=True)
@@ -190,7 +195,9 @@ def test_a_forward_like_one_of_before_is_started_with_the_same_but_its_addresses
 def test_a_forward_from_an_odd_address_is_not_started_the_short_way(
     encoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = Kernel(tuple(gluon_forward_launch.attention_forward.arg_names), Compiled(4, 3, []))
+    launched: list[tuple[Any, ...]] = []
+    names = tuple(gluon_forward_launch.attention_forward.arg_names)
+    kernel = Kernel(names, Compiled(4, 4, launched))
     monkeypatch.setattr(gluon_forward_launch, "attention_forward", kernel)
     monkeypatch.setitem(gluon_start._multiprocessors, None, 132)
     q, k, v, out, lse = tensors()
@@ -199,5 +206,8 @@ def test_a_forward_from_an_odd_address_is_not_started_the_short_way(
 
     again = gluon_forward_launch.forward_again(call, out, lse, return_lse=False)
     assert again(odd, k, v) is None
+    assert launched == []
     assert again(q, k, v).shape == out.shape
+    # compiled only, the kernel had to be loaded before it could be started
+    assert [given[4] for given in launched] == ["function"]
     assert gluon_forward_launch.forward_again(call._replace(v=odd), out, lse, False) is None

@@ -10,7 +10,8 @@
 | rows in all | batch * heads * queries under 2**31 | the same |
 | causal | None, "top-left", "bottom-right", True | the same |
 | window, softcap | any | the same |
-| mask, varlen | none | none |
+| mask | none | none |
+| packed sequences | by name, their queries and keys in all as above | none |
 | scale | 2**-64 and up | the same |
 | memory | inner stride 1, the others multiples of 16 bytes and not 0 | the same |
 | deterministic=True | yes, always | yes, dQ then has a kernel of its own |
@@ -30,7 +31,7 @@ import torch
 
 from trainscope_kernels.impls import interpreting
 
-__all__ = ["call_refusal", "gpu_refusal", "tma_takes"]
+__all__ = ["call_refusal", "gpu_refusal", "packed_refusal", "tma_takes"]
 
 TRITON = (3, 6)
 """Gluon is experimental and its names move with each release."""
@@ -121,6 +122,18 @@ def call_refusal(
                 f"that are multiples of 16 bytes, got {x.stride()}; pass {name}.contiguous()"
             )
     return None
+
+
+def packed_refusal(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: float
+) -> str | None:
+    """Why the Gluon kernels do not take these packed sequences, a batch of one; None where they do.
+
+    They are those of the op, checked already.
+    """
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        return "its backward takes no packed sequences"
+    return call_refusal(q, k, v, scale=scale, softcap=0.0, masked=False)
 
 
 def _one_of(numbers: tuple[int, ...]) -> str:

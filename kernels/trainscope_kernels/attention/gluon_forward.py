@@ -52,6 +52,7 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from trainscope_kernels.attention.gluon_band import tiles_seen
 from trainscope_kernels.attention.gluon_forward_consumer import consume
 from trainscope_kernels.attention.gluon_pipeline import (
+    block_of,
     copy_in,
     init_ring,
     tile_after,
@@ -66,7 +67,7 @@ def produce(
     q_map, k_map, v_map, queries, keys, values, schedule, length_k, low, high, row_blocks, heads,
     group,
     WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr,
-    MASK: gl.constexpr, TABLE: gl.constexpr,
+    MASK: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
 ):  # fmt: skip
     """The copying warp: for each tile Q of every warpgroup, then K and V from the last key down."""
     k_stage, k_phase = 0, 1
@@ -80,13 +81,17 @@ def produce(
         head = instance - batch * heads
         kv = head // group
         tile = tile_after(turn, tile, listed_at, TABLE)
-        block_row = row_block * (WARPGROUPS * ROWS)
+        block_row, q_from, _, k_from, keys_here, first_seen, last_seen = block_of(
+            schedule[0], row_block, 0, length_k, low, high, WARPGROUPS * ROWS, PACKED
+        )
         for each in gl.static_range(WARPGROUPS):
-            row = block_row + each * ROWS
+            row = q_from + block_row + each * ROWS
             copy_in(q_map, [batch, head, row, 0], queries, each, q_phase, WARPGROUPS)
         q_phase = q_phase ^ 1
-        first, end = tiles_seen(block_row, low, high, length_k, WARPGROUPS * ROWS, KEYS, MASK)
-        key = (end - 1) * KEYS
+        first, end = tiles_seen(
+            block_row, first_seen, last_seen, keys_here, WARPGROUPS * ROWS, KEYS, MASK
+        )
+        key = k_from + (end - 1) * KEYS
         k_stage, k_phase = copy_in(k_map, [batch, kv, key, 0], keys, k_stage, k_phase, STAGES)
         # K runs one tile ahead of V, as the consumers read them
         for _ in range(end - 1 - first):
@@ -100,23 +105,27 @@ def produce(
 
 @gluon.jit(
     do_not_specialize=[
-        "tiles", "length_q", "length_k", "low", "high", "row_blocks", "heads", "group"
+        "tiles", "length_q", "length_k", "low", "high", "head_stride", "row_stride", "row_blocks",
+        "heads", "group",
     ]
 )  # fmt: skip
 def attention_forward(
-    q_map, k_map, v_map, out_map, lse, table, lists, tiles, length_q, length_k, low, high,
-    row_blocks, heads, group, log2_scale, to_tanh,
+    q_map, k_map, v_map, out_map, out, lse, table, lists, tiles, length_q, length_k, low, high,
+    head_stride, row_stride, row_blocks, heads, group, log2_scale, to_tanh,
     WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr,
     MAIN: gl.constexpr, REST: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr,
-    CAPPED: gl.constexpr, TABLE: gl.constexpr, Q_IN_REGISTERS: gl.constexpr,
-    SUMS_BY_THREAD: gl.constexpr, CONSUMER_REGISTERS: gl.constexpr,
-    PRODUCER_REGISTERS: gl.constexpr,
+    CAPPED: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
+    Q_IN_REGISTERS: gl.constexpr, SUMS_BY_THREAD: gl.constexpr,
+    CONSUMER_REGISTERS: gl.constexpr, PRODUCER_REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Every program: set up the rings, then part into producer and consumers.
 
     *_map: tensor maps of (batch, heads, length, head_dim), in boxes of DIM columns, the output's
     of MAIN. MAIN + REST: head_dim. lse: (batch, heads, length_q), float32.
     table, lists: which program takes which tiles, see gluon_schedule; without TABLE any pointers.
+    PACKED: the batch is one, of sequences, and table their blocks (gluon_packed). Where a box of
+    out_map would reach into the next one, rows go to out, whose strides are given in eights.
+    Otherwise out is any pointer.
     low, high, MASK: which keys a query sees, see gluon_band.
     log2_scale: what makes log2 units of the scores, or, CAPPED, of their tanh; must be positive.
     to_tanh: CAPPED, what makes of the scores what soft_tanh takes.
@@ -141,36 +150,41 @@ def attention_forward(
     queries = (q_tiles, q_full, q_empty)
     keys = (k_tiles, k_full, k_empty)
     values = (v_tiles, v_full, v_empty)
+    if PACKED:
+        row_blocks = gl.load(table)
+        tiles = row_blocks * heads
     schedule = (table, lists, tiles)
     # The arguments are written out in the calls: a tuple bound to a name loses its constexprs.
     # fmt: off
     if WARPGROUPS == 2:
         gl.warp_specialize([
-            (consume, (out_map, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, row_blocks, heads, log2_scale, to_tanh, 0, WARPGROUPS,
-                       ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED, TABLE, Q_IN_REGISTERS,
-                       SUMS_BY_THREAD)),
-            (consume, (out_map, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, row_blocks, heads, log2_scale, to_tanh, 1, WARPGROUPS,
-                       ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED, TABLE, Q_IN_REGISTERS,
-                       SUMS_BY_THREAD)),
+            (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
+                       to_tanh, 0, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
+                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+            (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
+                       to_tanh, 1, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
+                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (produce, (q_map, k_map, v_map, queries, keys, values, schedule, length_k, low, high,
-                       row_blocks, heads, group, WARPGROUPS, ROWS, KEYS, STAGES, MASK, TABLE)),
+                       row_blocks, heads, group, WARPGROUPS, ROWS, KEYS, STAGES, MASK, TABLE,
+                       PACKED)),
         ], [4, 1], [CONSUMER_REGISTERS, PRODUCER_REGISTERS])
     else:
         gl.warp_specialize([
-            (consume, (out_map, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, row_blocks, heads, log2_scale, to_tanh, 0, WARPGROUPS,
-                       ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED, TABLE, Q_IN_REGISTERS,
-                       SUMS_BY_THREAD)),
-            (consume, (out_map, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, row_blocks, heads, log2_scale, to_tanh, 1, WARPGROUPS,
-                       ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED, TABLE, Q_IN_REGISTERS,
-                       SUMS_BY_THREAD)),
-            (consume, (out_map, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, row_blocks, heads, log2_scale, to_tanh, 2, WARPGROUPS,
-                       ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED, TABLE, Q_IN_REGISTERS,
-                       SUMS_BY_THREAD)),
+            (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
+                       to_tanh, 0, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
+                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+            (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
+                       to_tanh, 1, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
+                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+            (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
+                       to_tanh, 2, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
+                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (produce, (q_map, k_map, v_map, queries, keys, values, schedule, length_k, low, high,
-                       row_blocks, heads, group, WARPGROUPS, ROWS, KEYS, STAGES, MASK, TABLE)),
+                       row_blocks, heads, group, WARPGROUPS, ROWS, KEYS, STAGES, MASK, TABLE,
+                       PACKED)),
         ], [4, 4, 1], [CONSUMER_REGISTERS, CONSUMER_REGISTERS, PRODUCER_REGISTERS])

@@ -18,17 +18,27 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma_wait
 
 from trainscope_kernels.attention.gluon_band import open_keys, tiles_seen
+from trainscope_kernels.attention.gluon_forward_parts import (
+    add_values,
+    empty_rows,
+    finite_or_zero,
+    hand_back,
+    scores,
+    store_part,
+    sums_by_thread,
+    times_rows,
+    wait_for_values,
+)
 from trainscope_kernels.attention.gluon_mask import columns_before, hide_outside_band, soft_tanh
-from trainscope_kernels.attention.gluon_pipeline import advance, tile_after, tiles_of_program
+from trainscope_kernels.attention.gluon_pipeline import (
+    advance,
+    block_of,
+    tile_after,
+    tiles_of_program,
+)
 
 __all__ = ["consume"]
 
@@ -36,81 +46,12 @@ LN2 = gl.constexpr(0.6931471805599453)
 
 
 @gluon.jit
-def sums_by_thread(p, ROWS: gl.constexpr, KEYS: gl.constexpr):
-    """Row sums over the columns that each thread holds; four threads share a row."""
-    return gl.sum(gl.sum(p.reshape([ROWS, KEYS // 8, 4, 2]), 3), 1)
-
-
-@gluon.jit
-def hand_back(keys, values, count, k_stage, k_phase, v_stage, v_phase, STAGES: gl.constexpr):
-    """Give back so many tiles unread, as they come: only other warpgroups see them."""
-    _, k_full, k_empty = keys
-    _, v_full, v_empty = values
-    for _ in range(count):
-        mbarrier.wait(k_full.index(k_stage), k_phase)
-        mbarrier.arrive(k_empty.index(k_stage), count=1)
-        k_stage, k_phase = advance(k_stage, k_phase, STAGES)
-        mbarrier.wait(v_full.index(v_stage), v_phase)
-        mbarrier.arrive(v_empty.index(v_stage), count=1)
-        v_stage, v_phase = advance(v_stage, v_phase, STAGES)
-    return k_stage, k_phase, v_stage, v_phase
-
-
-@gluon.jit
-def scores(q_main, q_rest, k, zeros, MAIN: gl.constexpr, REST: gl.constexpr):
-    """S = Q K^T, on its way."""
-    s = warpgroup_mma(
-        q_main, k.slice(0, MAIN, 1).permute((1, 0)), zeros, use_acc=False, is_async=True
-    )
-    if REST > 0:
-        s = warpgroup_mma(q_rest, k.slice(MAIN, REST, 1).permute((1, 0)), s, is_async=True)
-    return s
-
-
-@gluon.jit
-def add_values(p16, v, out_main, out_rest, MAIN: gl.constexpr, REST: gl.constexpr):
-    """O += P V, on its way."""
-    out_main = warpgroup_mma(p16, v.slice(0, MAIN, 1), out_main, is_async=True)
-    if REST > 0:
-        out_rest = warpgroup_mma(p16, v.slice(MAIN, REST, 1), out_rest, is_async=True)
-    return out_main, out_rest
-
-
-@gluon.jit
-def wait_for_values(out_main, out_rest, REST: gl.constexpr):
-    """O, when P V is complete."""
-    if REST > 0:
-        out_main, out_rest = warpgroup_mma_wait(0, deps=(out_main, out_rest))
-    else:
-        out_main = warpgroup_mma_wait(0, deps=(out_main,))
-    return out_main, out_rest
-
-
-@gluon.jit
-def finite_or_zero(top):
-    """The row maximum, and 0 for a query that has seen no key: -inf less -inf would be NaN."""
-    return gl.where(top == float("-inf"), 0.0, top)
-
-
-@gluon.jit
-def times_rows(out_main, out_rest, factor, REST: gl.constexpr):
-    """O with each row multiplied."""
-    out_main = (
-        out_main * gl.convert_layout(factor, gl.SliceLayout(1, out_main.type.layout))[:, None]
-    )
-    if REST > 0:
-        rows: gl.constexpr = gl.SliceLayout(1, out_rest.type.layout)
-        out_rest = out_rest * gl.convert_layout(factor, rows)[:, None]
-    return out_main, out_rest
-
-
-@gluon.jit
 def consume(
-    out_map, lse, queries, keys, values, out_tiles, schedule, length_q, length_k, low, high,
-    row_blocks, heads, log2_scale, to_tanh,
+    out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q, length_k, low, high,
+    head_stride, row_stride, row_blocks, heads, log2_scale, to_tanh,
     warpgroup: gl.constexpr, WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr,
     DIM: gl.constexpr, MAIN: gl.constexpr, REST: gl.constexpr, STAGES: gl.constexpr,
-    MASK: gl.constexpr, CAPPED: gl.constexpr, TABLE: gl.constexpr,
+    MASK: gl.constexpr, CAPPED: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
     Q_IN_REGISTERS: gl.constexpr, SUMS_BY_THREAD: gl.constexpr,
 ):  # fmt: skip
     """A warpgroup: the ROWS queries of each tile that are its own."""
@@ -134,7 +75,9 @@ def consume(
         instance = tile // row_blocks
         row_block = tile - instance * row_blocks
         tile = tile_after(turn, tile, listed_at, TABLE)
-        block_row = row_block * (WARPGROUPS * ROWS)
+        block_row, q_from, queries_here, _, keys_here, first_seen, last_seen = block_of(
+            schedule[0], row_block, length_q, length_k, low, high, WARPGROUPS * ROWS, PACKED
+        )
         row = block_row + warpgroup * ROWS
         mbarrier.wait(q_full.index(warpgroup), q_phase)
         q_phase = q_phase ^ 1
@@ -146,16 +89,18 @@ def consume(
             q_rest = q_rest.load(q_operand)
         if Q_IN_REGISTERS == MAIN + REST:
             mbarrier.arrive(q_empty.index(warpgroup), count=1)
-        first, end = tiles_seen(row, low, high, length_k, ROWS, KEYS, MASK)
+        first, end = tiles_seen(row, first_seen, last_seen, keys_here, ROWS, KEYS, MASK)
         if MASK == "band" or (MASK == "diagonal" and WARPGROUPS * ROWS > KEYS):
             block_first, block_end = tiles_seen(
-                block_row, low, high, length_k, WARPGROUPS * ROWS, KEYS, MASK
+                block_row, first_seen, last_seen, keys_here, WARPGROUPS * ROWS, KEYS, MASK
             )
             k_stage, k_phase, v_stage, v_phase = hand_back(
                 keys, values, block_end - end, k_stage, k_phase, v_stage, v_phase, STAGES
             )
         # the last tile of keys, the only one with a mask unless that is a general band
         key = (end - 1) * KEYS
+        if PACKED:
+            empty_rows(values, v_stage, v_phase, keys_here - key, KEYS, DIM)
         zeros = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
         mbarrier.wait(k_full.index(k_stage), k_phase)
         s = scores(q_main, q_rest, k_tiles.index(k_stage).reshape([KEYS, DIM]), zeros, MAIN, REST)
@@ -166,13 +111,16 @@ def consume(
             s = soft_tanh(s * to_tanh)
         if MASK == "diagonal":
             column = key + gl.arange(0, KEYS, gl.SliceLayout(0, s_layout))
-            last_seen = row + high + gl.arange(0, ROWS, s_rows)
-            s = gl.where(last_seen[:, None] >= column[None, :], s, float("-inf"))
+            last = row + last_seen + gl.arange(0, ROWS, s_rows)
+            s = gl.where(last[:, None] >= column[None, :], s, float("-inf"))
         elif MASK == "end":
-            s = gl.where(columns_before(s, length_k - key, False, ROWS, KEYS), s, float("-inf"))
+            s = gl.where(columns_before(s, keys_here - key, False, ROWS, KEYS), s, float("-inf"))
         elif MASK == "band":
-            open_begin, open_end = open_keys(row, low, high, length_k, ROWS, KEYS)
-            s = hide_outside_band(s, row + low - key, row + high - key, length_k - key, ROWS, KEYS)
+            open_begin, open_end = open_keys(row, first_seen, last_seen, keys_here, ROWS, KEYS)
+            from_key = row - key
+            s = hide_outside_band(
+                s, from_key + first_seen, from_key + last_seen, keys_here - key, ROWS, KEYS
+            )
         top = gl.max(s, 1) * log2_scale
         base = finite_or_zero(top) if MASK == "band" else top
         p = gl.exp2(s * log2_scale - base[:, None])
@@ -196,8 +144,9 @@ def consume(
             if MASK == "band":
                 key -= KEYS
                 if (key < open_begin) | (key >= open_end):
+                    from_key = row - key
                     s = hide_outside_band(
-                        s, row + low - key, row + high - key, length_k - key, ROWS, KEYS
+                        s, from_key + first_seen, from_key + last_seen, keys_here - key, ROWS, KEYS
                     )
             new_top = gl.maximum(top, gl.max(s, 1) * log2_scale)
             base = finite_or_zero(new_top) if MASK == "band" else new_top
@@ -219,12 +168,22 @@ def consume(
         mbarrier.wait(v_full.index(v_stage), v_phase)
         v = v_tiles.index(v_stage).reshape([KEYS, DIM])
         out_main, out_rest = add_values(p16, v, out_main, out_rest, MAIN, REST)
+        if PACKED:
+            # read anew: the loop has no registers for it
+            block_row, q_from, queries_here, _, keys_here, first_seen, last_seen = block_of(
+                schedule[0], row_block, length_q, length_k, low, high, WARPGROUPS * ROWS, PACKED
+            )
+            row = block_row + warpgroup * ROWS
+            first, _ = tiles_seen(row, first_seen, last_seen, keys_here, ROWS, KEYS, MASK)
+            block_first, _ = tiles_seen(
+                block_row, first_seen, last_seen, keys_here, WARPGROUPS * ROWS, KEYS, MASK
+            )
         # the LSE is written while the last product runs
         if SUMS_BY_THREAD:
             total = gl.convert_layout(gl.sum(total, 1), s_rows)
         rows = row + gl.arange(0, ROWS, s_rows)
-        lse_of_head = lse + instance.to(gl.int64) * length_q
-        gl.store(lse_of_head + rows, top * LN2 + gl.log(total), mask=rows < length_q)
+        lse_of_head = lse + instance.to(gl.int64) * length_q + q_from
+        gl.store(lse_of_head + rows, top * LN2 + gl.log(total), mask=rows < queries_here)
         inverse = 1.0 / total
         if MASK == "band":
             inverse = gl.where(total == 0, 0.0, inverse)
@@ -236,16 +195,22 @@ def consume(
                 keys, values, first - block_first, k_stage, k_phase, v_stage, v_phase, STAGES
             )
         out_main, out_rest = times_rows(out_main, out_rest, inverse, REST)
-        # rows past the end and columns past the head are outside the tensor map: TMA leaves them
         batch = instance // heads
         head = instance - batch * heads
+        first_row = q_from + row
+        left = queries_here - row
+        to = out
+        if PACKED:
+            to += head.to(gl.int64) * head_stride * 8 + first_row.to(gl.int64) * row_stride * 8
         tma.store_wait(0)
-        out_tile.reshape([ROWS, MAIN]).store(out_main.to(dtype))
-        fence_async_shared()
-        tma.async_copy_shared_to_global(out_map, [batch, head, row, 0], out_tile)
+        store_part(
+            out_main.to(dtype), out_tile, out_map, [batch, head, first_row, 0], to, row_stride,
+            left, ROWS, MAIN, MAIN, PACKED,
+        )  # fmt: skip
         if REST > 0:
             tma.store_wait(0)
-            out_tile.reshape([ROWS, MAIN]).slice(0, REST, 1).store(out_rest.to(dtype))
-            fence_async_shared()
-            tma.async_copy_shared_to_global(out_map, [batch, head, row, MAIN], out_tile)
+            store_part(
+                out_rest.to(dtype), out_tile, out_map, [batch, head, first_row, MAIN], to + MAIN,
+                row_stride, left, ROWS, MAIN, REST, PACKED,
+            )  # fmt: skip
     tma.store_wait(0)

@@ -15,6 +15,7 @@ from torch import Tensor
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.gluon_band import BAND_OPEN
 from trainscope_kernels.attention.gluon_forward import attention_forward
+from trainscope_kernels.attention.gluon_packed import block_records, most_blocks
 from trainscope_kernels.attention.gluon_schedule import (
     Tiling,
     heads_together,
@@ -95,13 +96,17 @@ class Planned(NamedTuple):
     numbers: tuple[float, ...]
     constants: dict[str, Any]
 
-    def arguments(self, lse: Tensor) -> tuple[Any, ...]:
+    def arguments(self, out: Tensor, lse: Tensor, records: Tensor | None) -> tuple[Any, ...]:
         """Those of the kernel that are no constants."""
-        return (*self.maps, lse, *(self.schedule or (lse, lse)), *self.numbers)
+        schedule = (records, lse) if records is not None else self.schedule or (lse, lse)
+        return (*self.maps, out, lse, *schedule, *self.numbers)
 
 
-Launcher = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
-"""Starts the kernel for q, k, v, an output and an LSE, laid out as those it was made for."""
+Launcher = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None], None]
+"""Starts the kernel for q, k, v, an output, an LSE and records, laid out as those it was made for.
+
+Records: of packed sequences, see gluon_packed.
+"""
 _launchers: dict[Any, Launcher] = {}
 MOST_LAUNCHERS = 1024
 """Kinds of calls remembered; with ever new lengths they start anew, rather than grow for ever."""
@@ -116,14 +121,16 @@ def forward(call: Call, out: Tensor, lse: Tensor) -> None:
     q, k, v = (readable(each) for each in call[:3])
     of_kind = (
         device, q.dtype, q.shape, q.stride(), k.shape, k.stride(), v.stride(), out.stride(),
-        call[6:],
+        call[6:], None if call.cu_q is None else call.cu_q.shape,
     )  # fmt: skip
+    records = _records(call)
     launcher = _launchers.get(of_kind)
     if launcher is not None:
-        launcher(q, k, v, out, lse)
+        launcher(q, k, v, out, lse, records)
         return
     plan = _planned(call._replace(q=q, k=k, v=v), out)
-    start(attention_forward, plan.programs, plan.kind, plan.arguments(lse), **plan.constants)
+    arguments = plan.arguments(out, lse, records)
+    start(attention_forward, plan.programs, plan.kind, arguments, **plan.constants)
     ready = started(attention_forward, plan.kind)
     if ready is not None:
         if len(_launchers) >= MOST_LAUNCHERS:
@@ -140,7 +147,8 @@ def forward_again(call: Call, out: Tensor, lse: Tensor, return_lse: bool) -> Aga
     if any(readable(each) is not each for each in call[:3]):
         return None
     plan = _planned(call, out)
-    ready = compiled(attention_forward, plan.kind, plan.arguments(lse), **plan.constants)
+    arguments = plan.arguments(out, lse, None)
+    ready = compiled(attention_forward, plan.kind, arguments, **plan.constants)
     launcher = _launcher(plan, ready)
     alike = torch.empty_like(call.q).stride() == out.stride()
     shape, strides, lse_shape = out.shape, out.stride(), lse.shape
@@ -151,10 +159,17 @@ def forward_again(call: Call, out: Tensor, lse: Tensor, return_lse: bool) -> Aga
         # empty_like is the fastest, and keeps the order of the dimensions in memory
         out = torch.empty_like(q) if alike else q.new_empty_strided(shape, strides)
         lse = q.new_empty(lse_shape, dtype=torch.float32)
-        launcher(q, k, v, out, lse)
+        launcher(q, k, v, out, lse, None)
         return (out, lse) if return_lse else out
 
     return again
+
+
+def _records(call: Call) -> Tensor | None:
+    if call.cu_q is None or call.cu_k is None:
+        return None
+    rows = PLANS[call.q.shape[3]].warpgroups * ROWS
+    return block_records(call.cu_q, call.cu_k, rows, call.q.shape[2], call.k.shape[2], call.band)
 
 
 def _planned(call: Call, out: Tensor) -> Planned:
@@ -168,7 +183,7 @@ def _planned(call: Call, out: Tensor) -> Planned:
     listed = band.mask == "diagonal"
     return Planned(
         tiling.programs,
-        (q.device.index, q.dtype, dim, band.mask, capped),
+        (q.device.index, q.dtype, dim, band.mask, capped, call.cu_q is not None),
         (
             tensor_map(q, ROWS, width),
             tensor_map(k, plan.keys, width),
@@ -182,6 +197,8 @@ def _planned(call: Call, out: Tensor) -> Planned:
             k.shape[2],
             band.low,
             band.high,
+            out.stride(1) // 8,
+            out.stride(2) // 8,
             tiling.row_blocks,
             heads,
             heads // k.shape[1],
@@ -199,6 +216,7 @@ def _planned(call: Call, out: Tensor) -> Planned:
             "MASK": band.mask,
             "CAPPED": capped,
             "TABLE": listed,
+            "PACKED": call.cu_q is not None,
             "Q_IN_REGISTERS": plan.q_in_registers,
             "SUMS_BY_THREAD": plan.sums_by_thread,
             "CONSUMER_REGISTERS": plan.consumer,
@@ -215,15 +233,19 @@ def _launcher(plan: Planned, ready: Ready) -> Launcher:
     schedule = plan.schedule and tuple(each.data_ptr() for each in plan.schedule)
     programs, rest = plan.programs, (*plan.numbers, *constants)
 
-    def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor) -> None:
+    def launch(
+        q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, records: Tensor | None
+    ) -> None:
         to_lse = lse.data_ptr()
+        listed = schedule or (to_lse, to_lse)
         given: tuple[Any, ...] = (
             *for_q(q, of_q),
             *for_k(k, of_k),
             *for_v(v, of_v),
             *for_out(out, of_out),
+            out.data_ptr(),
             to_lse,
-            *(schedule or (to_lse, to_lse)),
+            *(listed if records is None else (records.data_ptr(), to_lse)),
         )
         start_ready(programs, given, rest)
 
@@ -232,6 +254,8 @@ def _launcher(plan: Planned, ready: Ready) -> Launcher:
 
 def band_of_call(call: Call) -> Band:
     """What a query sees in columns from its own number on, and the cheapest mask for it."""
+    if call.cu_q is not None:
+        return Band(0, 0, "band")  # each sequence has its own
     queries, keys = call.q.shape[2], call.k.shape[2]
     whole = keys % PLANS[call.q.shape[3]].keys == 0
     shift = keys - queries if call.from_end else 0
@@ -254,6 +278,8 @@ def tiling_of(call: Call) -> Tiling:
     plan = PLANS[dim]
     rows = plan.warpgroups * ROWS
     instances, row_blocks = batch * heads, -(-queries // rows)
+    if call.cu_q is not None:
+        row_blocks = most_blocks(rows, call.cu_q.shape[0] - 1, queries)
     # a head's K and V are read by all its row blocks
     together = heads_together(call.k.shape[2] * dim * 2 * call.q.element_size())
     device: Any = call.q.device.index

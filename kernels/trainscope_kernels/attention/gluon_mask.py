@@ -2,7 +2,7 @@
 
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 # pyright: reportAssignmentType=false, reportPossiblyUnboundVariable=false
-# pyright: reportAttributeAccessIssue=false
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
 # (what @gluon.jit adds to a function, and layouts as constexprs, are not in Triton's types)
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-__all__ = ["columns_before", "hide_outside_band", "soft_tanh"]
+__all__ = ["columns_before", "hide_outside_band", "soft_tanh", "worked_out_here"]
 
 
 @gluon.jit
@@ -46,20 +46,28 @@ def columns_before(scores, limit, PER_ROW: gl.constexpr, ROWS: gl.constexpr, COL
 
 
 @gluon.jit
+def worked_out_here(numbers):
+    """The same numbers; what follows from them the compiler neither does earlier nor keeps.
+
+    It may not move assembly with side effects to where nobody asks for it.
+    """
+    return gl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=r,r", [numbers], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
 def hide_outside_band(
     scores, low, high, length, ROWS: gl.constexpr, COLUMNS: gl.constexpr
 ):  # fmt: skip
     """The scores, but -inf where the column is not in row + low .. row + high, or from length on.
 
-    All counted from the tile's own first row and column. Inside an ``if`` it stays a branch: the
-    assembly may not run where nobody asks for it, or the compiler would make selects of it all,
-    which every tile pays for.
+    All counted from the tile's own first row and column. Inside an ``if`` it stays a branch, for it
+    is ``worked_out_here``: the compiler would make selects of it all, which every tile pays for.
     """
     layout: gl.constexpr = scores.type.layout
     eight, rest, row = column_and_row(scores, ROWS, COLUMNS)
-    row = gl.inline_asm_elementwise(
-        "mov.b32 $0, $1;", "=r,r", [row], dtype=gl.int32, is_pure=False, pack=1
-    )
+    row = worked_out_here(row)
     begin = row + low - rest
     end = gl.minimum(row + high + 1, length) - rest
     seen = gl.convert_layout(((eight >= begin) & (eight < end)).reshape([ROWS, COLUMNS]), layout)

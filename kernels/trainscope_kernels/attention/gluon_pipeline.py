@@ -18,7 +18,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-__all__ = ["advance", "copy_in", "init_ring", "tile_after", "tiles_of_program"]
+__all__ = ["advance", "block_of", "copy_in", "init_ring", "tile_after", "tiles_of_program"]
 
 
 @gluon.jit
@@ -71,3 +71,27 @@ def tile_after(turn, tile, listed_at, TABLE: gl.constexpr):
         return gl.load(listed_at + turn + 1)
     else:
         return tile + gl.num_programs(0)
+
+
+@gluon.jit
+def block_of(
+    records, row_block, length_q, length_k, low, high, QUERIES: gl.constexpr, PACKED: gl.constexpr
+):  # fmt: skip
+    """Where a block of queries is: its first query, the first row and the length of its sequence's
+    queries, then of its keys, and its band.
+
+    records: of packed sequences, see gluon_packed; else all are one sequence of these lengths. A
+    record is read each time that it is asked for, so that nobody has to keep it in registers.
+    """
+    if PACKED:
+        record = records + (1 + row_block) * 8
+        row = gl.load(record, volatile=True)
+        q_from = gl.load(record + 1, volatile=True)
+        length_q = gl.load(record + 2, volatile=True)
+        k_from = gl.load(record + 3, volatile=True)
+        length_k = gl.load(record + 4, volatile=True)
+        low = gl.load(record + 5, volatile=True)
+        high = gl.load(record + 6, volatile=True)
+        return row, q_from, length_q, k_from, length_k, low, high
+    else:
+        return row_block * QUERIES, 0, length_q, 0, length_k, low, high

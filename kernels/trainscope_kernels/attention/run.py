@@ -73,14 +73,14 @@ def forward(*arguments: Any) -> Pair:
         out, lse = (reference if call.cu_q is None else packed).forward(call)
         return _like(call.q, call.v.shape[3]).copy_(out), lse.contiguous()
     out, lse = fake_forward(*arguments)
-    if impl in GLUON:
-        gluon().forward(call, out, lse)
-        return out, lse
-    _require_dtype(out.dtype)
     if call.cu_q is not None:
         # rows that belong to no sequence are written by no program
         out.zero_()
         lse.fill_(-torch.inf)
+    if impl in GLUON:
+        gluon().forward(call, out, lse)
+        return out, lse
+    _require_dtype(out.dtype)
     if lse.numel() > 0:
         _triton()[0](call, out, lse)
     return out, lse
@@ -123,14 +123,15 @@ def backward(*arguments: Any) -> Triple:
             if grad.shape == value.shape:
                 grad.copy_(value)
         return grads
+    if call.cu_q is not None:
+        # rows that see nothing, or that nobody sees, are written by no program
+        for grad in grads:
+            grad.zero_()
     if impl in GLUON:
         gluon().backward(
             call, grad_out, grad_lse, out, lse, grads, deterministic=impl == DETERMINISTIC
         )
         return grads
-    if call.cu_q is not None:
-        for grad in grads:
-            grad.zero_()
     _, row_terms, dq, dkdv = _triton()
     terms = lse if lse.numel() == 0 else row_terms(out, grad_out, grad_lse, lse)
     if grads[0].numel() > 0:

@@ -15,6 +15,7 @@ from trainscope_kernels.attention.checks import (
     number_of,
     refuse,
 )
+from trainscope_kernels.attention.gluon_envelope import gpu_refusal, packed_refusal
 from trainscope_kernels.attention.masking import band_of
 from trainscope_kernels.attention.op import (
     any_autocast,
@@ -76,19 +77,23 @@ def flash_attention_varlen(
             "cu_seqlens_q and cu_seqlens_k must tell of equally many sequences, got "
             f"{cu_seqlens_q.shape[0] - 1} and {cu_seqlens_k.shape[0] - 1}"
         )
-    if impl == "gluon":
-        impl = gluon_or(impl, "it takes no packed sequences")
     same = cu_seqlens_q is cu_seqlens_k
     left, right, from_end = band_of(causal, window, same)
+    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
+    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else number_of("scale", scale, 1.0)
+    cap = 0.0 if softcap is None else number_of("softcap", softcap, 0.0)
+    if impl == "gluon":
+        refusal = gpu_refusal(q.device) or packed_refusal(q, k, v, scale=scale)
+        impl = gluon_or(impl, refusal)
     out, lse = attention_op(
-        q.transpose(0, 1)[None],
-        k.transpose(0, 1)[None],
-        v.transpose(0, 1)[None],
+        q,
+        k,
+        v,
         None,
         cu_seqlens_q.contiguous(),
         cu_seqlens_k.contiguous(),
-        1.0 / math.sqrt(q.shape[2]) if scale is None else number_of("scale", scale, 1.0),
-        0.0 if softcap is None else number_of("softcap", softcap, 0.0),
+        scale,
+        cap,
         left,
         right,
         from_end,

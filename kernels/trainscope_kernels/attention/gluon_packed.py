@@ -1,0 +1,111 @@
+"""Packed sequences for the Gluon forward: a list of their blocks of queries, made on the device.
+
+Lengths are not read on the host. One small kernel lists the blocks of all sequences, no more than
+there are, one record a block; the forward's programs read how many and take record after record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from trainscope_kernels.attention.gluon_band import BAND_OPEN
+from trainscope_kernels.attention.triton_launch import Launch, start
+
+__all__ = ["RECORD", "block_records", "most_blocks"]
+
+RECORD = 8
+"""Numbers of a record: first query of the block in its sequence; first row and number of the
+sequence's queries, and of its keys; low and high of its band, see gluon_band. The first record is
+another: the number of blocks."""
+LANES = 64
+CHUNK = 128
+
+
+@triton.jit(do_not_specialize=["n_q", "n_k", "sequences", "left", "right"])
+def list_blocks(
+    cu_q, cu_k, records, n_q, n_k, sequences, left, right,
+    ROWS: tl.constexpr, RECORD: tl.constexpr, OPEN: tl.constexpr, FROM_END: tl.constexpr,
+    LANES: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """One program: LANES records. Each adds up the blocks of all sequences, CHUNK at a time.
+
+    Block t is of the first sequence whose blocks end after t, so counting those that end before
+    it finds the sequence; an empty one has no block and is counted with the next.
+    """
+    block = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    before = tl.zeros([LANES], tl.int32)
+    start = tl.zeros([LANES], tl.int32)
+    total = 0
+    for first in range(0, sequences, CHUNK):
+        sequence = first + tl.arange(0, CHUNK)
+        inside = sequence < sequences
+        begin = tl.load(cu_q + sequence, mask=inside, other=0).to(tl.int32)
+        stop = tl.load(cu_q + sequence + 1, mask=inside, other=0).to(tl.int32)
+        # offsets past the end of the tensors would be read as memory: cut them
+        length = tl.maximum(tl.minimum(stop, n_q) - begin, 0)
+        blocks = (length + ROWS - 1) // ROWS
+        ends = total + tl.cumsum(blocks, 0)
+        total += tl.sum(blocks, 0)
+        passed = (ends[None, :] <= block[:, None]) & inside[None, :]
+        before += tl.sum(passed.to(tl.int32), 1)
+        start = tl.maximum(start, tl.max(tl.where(passed, ends[None, :], 0), 1))
+    here = block < total
+    q_begin = tl.load(cu_q + before, mask=here, other=0).to(tl.int32)
+    q_stop = tl.load(cu_q + before + 1, mask=here, other=0).to(tl.int32)
+    k_begin = tl.load(cu_k + before, mask=here, other=0).to(tl.int32)
+    k_stop = tl.load(cu_k + before + 1, mask=here, other=0).to(tl.int32)
+    q_length = tl.maximum(tl.minimum(q_stop, n_q) - q_begin, 0)
+    k_length = tl.maximum(tl.minimum(k_stop, n_k) - k_begin, 0)
+    shift = tl.zeros([LANES], tl.int32)
+    if FROM_END:
+        shift = k_length - q_length
+    low = tl.where(left >= 0, shift - left, -OPEN)
+    high = tl.where(right >= 0, shift + right, OPEN)
+    record = records + (1 + block) * RECORD
+    tl.store(record, (block - start) * ROWS, mask=here)
+    tl.store(record + 1, q_begin, mask=here)
+    tl.store(record + 2, q_length, mask=here)
+    tl.store(record + 3, k_begin, mask=here)
+    tl.store(record + 4, k_length, mask=here)
+    tl.store(record + 5, low, mask=here)
+    tl.store(record + 6, high, mask=here)
+    if tl.program_id(0) == 0:
+        tl.store(records, total)
+
+
+def most_blocks(rows: int, sequences: int, queries: int) -> int:
+    """No packed sequences of so many queries in all have more blocks of ``rows``."""
+    return queries // rows + min(sequences, queries)
+
+
+def block_records(
+    cu_q: torch.Tensor, cu_k: torch.Tensor, rows: int, queries: int, keys: int, band: Any
+) -> torch.Tensor:
+    """The list on its device: int32 (1 + blocks at most, RECORD), unused ones left empty.
+
+    band: see masking.Band; counted from each sequence's own ends.
+    """
+    sequences = cu_q.shape[0] - 1
+    most = most_blocks(rows, sequences, queries)
+    records = torch.empty((1 + most, RECORD), device=cu_q.device, dtype=torch.int32)
+
+    def plan() -> Launch:
+        limit = min(band.left, BAND_OPEN), min(band.right, BAND_OPEN)
+        numbers = (queries, keys, sequences, *limit)
+        constants = {
+            "ROWS": rows,
+            "RECORD": RECORD,
+            "OPEN": BAND_OPEN,
+            "FROM_END": band.from_end,
+            "LANES": LANES,
+            "CHUNK": CHUNK,
+        }
+        return Launch(-(-most // LANES), numbers, constants, 4, 1)
+
+    kind = cu_q.dtype, cu_k.dtype, sequences, rows, queries, keys, band
+    start(list_blocks, (cu_q, cu_k, records), kind, plan)
+    return records
