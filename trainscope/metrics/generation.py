@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainscope.metrics.entries import Entry, records_of
 from trainscope.metrics.lanes import RowBlock, make_blocks
-from trainscope.metrics.split import ROW_LIMIT, Group, Source
+from trainscope.metrics.split import ROW_LIMIT, Group, Source, Tensors
 from trainscope.metrics.values import capturing
 from trainscope.trace.metrics import MetricRecord
 
@@ -78,9 +78,7 @@ class Generation:
         self._rows: dict[tuple[torch.device, str], Rows] = {}
         self._unix_ns_at_0 = 0
 
-    def copy(
-        self, groups: Sequence[Group], tensors: Sequence[tuple[Tensor, ...] | list[Tensor]]
-    ) -> tuple[int, ...]:
+    def copy(self, groups: Sequence[Group], tensors: Sequence[Tensors]) -> tuple[int, ...]:
         """Enqueue copies of each group's tensors; return its first row, or () if they do not fit.
 
         The tensors of a group take one launch. Where several groups have but one tensor, these
@@ -90,41 +88,59 @@ class Generation:
             MetricError: the stream is being captured into a CUDA graph.
             RuntimeError: a tensor is not 0-d.
         """
-        first_rows: list[int] = []
-        alone: list[tuple[Tensor, Tensor]] = []
         # the two calls of torch.no_grad(), which itself takes over a microsecond
         grad_was_on = _is_grad_enabled()
         if grad_was_on:
             _set_grad_enabled(False)
         try:
-            for group, some in zip(groups, tensors):  # noqa: B905 (as many, and saying so costs)
-                source = group.source
-                rows = self._by_source.get(source) or self._rows_for(group)
-                first = rows.used
-                end = first + group.count
-                if end > ROW_LIMIT:
-                    return ()
-                if not rows.note_write():
-                    raise capturing(group.names[0])
-                views = rows.views
-                if len(views) < end:
-                    rows.make_views(end)
-                rows.used = end
-                first_rows.append(first)
-                if not source.fuses:
-                    _copy_each(views[first:end], some)
-                elif group.count > 1:
-                    _foreach_copy_(views[first:end], some)
-                elif len(groups) == 1:
-                    _copy_(views[first], some[0])
-                else:
-                    alone.append((views[first], some[0]))
-            if alone:
-                rows_alone, tensors_alone = zip(*alone, strict=True)
-                _foreach_copy_(rows_alone, tensors_alone)
+            if len(groups) > 1:
+                return self._copy_several(groups, tensors)
+            group, some = groups[0], tensors[0]
+            rows = self._by_source.get(group.source) or self._rows_for(group)
+            first = rows.used
+            end = first + group.count
+            if end > ROW_LIMIT:
+                return ()
+            if not rows.note_write():
+                raise capturing(group.names[0])
+            views = rows.views
+            if len(views) < end:
+                rows.make_views(end)
+            rows.used = end
+            if not group.fused:
+                _copy_each(views[first:end], some)
+            else:
+                _foreach_copy_(views[first:end], some)
+            return (first,)
         finally:
             if grad_was_on:
                 _set_grad_enabled(True)
+
+    def _copy_several(self, groups: Sequence[Group], tensors: Sequence[Tensors]) -> tuple[int, ...]:
+        first_rows: list[int] = []
+        alone: list[tuple[Tensor, Tensor]] = []
+        for group, some in zip(groups, tensors):  # noqa: B905 (as many, and saying so costs)
+            rows = self._by_source.get(group.source) or self._rows_for(group)
+            first = rows.used
+            end = first + group.count
+            if end > ROW_LIMIT:
+                return ()
+            if not rows.note_write():
+                raise capturing(group.names[0])
+            views = rows.views
+            if len(views) < end:
+                rows.make_views(end)
+            rows.used = end
+            first_rows.append(first)
+            if group.fused:
+                _foreach_copy_(views[first:end], some)
+            elif group.source.fuses:
+                alone.append((views[first], some[0]))
+            else:
+                _copy_each(views[first:end], some)
+        if alone:
+            rows_alone, tensors_alone = zip(*alone, strict=True)
+            _foreach_copy_(rows_alone, tensors_alone)
         return tuple(first_rows)
 
     def _rows_for(self, group: Group) -> Rows:

@@ -13,7 +13,7 @@ from torch import Tensor
 from trainscope.errors import MetricError
 from trainscope.metrics.values import check_name, host_number, row_kind, scalar
 
-__all__ = ["ROW_LIMIT", "Group", "Layout", "Source", "Split", "Splitter"]
+__all__ = ["ROW_LIMIT", "Group", "Layout", "Source", "Split", "Splitter", "Tensors"]
 
 ROW_LIMIT = 4096
 """Rows of one kind on one device between two flushes: 32 KiB at most."""
@@ -30,7 +30,7 @@ _NO_FUSED_COPY = {
 }
 """Dtypes that ``_foreach_copy_`` has no CUDA kernel for, although ``copy_`` has."""
 
-_is_cpu, _dtype, _device_index = attrgetter("is_cpu"), attrgetter("dtype"), Tensor.get_device
+_is_cpu = attrgetter("is_cpu")
 
 Pick = Callable[[Sequence[Any]], list[Any] | tuple[Any, ...]]
 """Takes some of the values of a call, in the order of their positions."""
@@ -59,10 +59,12 @@ class Group:
     source: Source
     names: tuple[str, ...]
     count: int
-    pick: Pick
-    dtypes: list[torch.dtype]
-    device_indices: list[int]
-    """What its tensors answer when asked, all the same."""
+    fused: bool
+    """Several tensors that one kernel copies."""
+    pick: Pick | None
+    """None: these are all the values."""
+    dtype: torch.dtype
+    device_index: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -71,8 +73,6 @@ class Layout:
 
     names: tuple[str, ...]
     """In the order given."""
-    types: list[type]
-    """Of the values: ``float``, ``int`` or ``Tensor``."""
     number_count: int
     pick_numbers: Pick
     groups: tuple[Group, ...]
@@ -81,7 +81,8 @@ class Layout:
     """
 
 
-Split = tuple[Layout, Sequence[float | int], list[tuple[Tensor, ...] | list[Tensor]]]
+Tensors = tuple[Tensor, ...] | list[Tensor]
+Split = tuple[Layout, Sequence[float | int], list[Tensors]]
 """How the values of a call lie; the Python numbers; the 0-d tensors of each group."""
 
 
@@ -106,20 +107,30 @@ class Splitter:
             MetricError: a value is no number, or a name is not allowed.
         """
         layout = self._layouts.get(tuple(values))
-        given = [*values.values()]
-        # whole lists are compared, as a look at one value after the other takes twice as long
-        if layout is None or [*map(type, given)] != layout.types:
+        if layout is None:
             return self.find_out(values)
-        tensors: list[tuple[Tensor, ...] | list[Tensor]] = []
+        given: list[Any] = [*values.values()]
+        tensors: list[Tensors] = []
         for group in layout.groups:
-            some = group.pick(given)
-            indices = group.device_indices
-            if [*map(_dtype, some)] != group.dtypes or [*map(_device_index, some)] != indices:
-                return self.find_out(values)
-            if indices[0] < 0 and not all(map(_is_cpu, some)):
+            some = group.pick(given) if group.pick else given
+            dtype, device_index = group.dtype, group.device_index
+            for tensor in some:
+                if (
+                    type(tensor) is not Tensor
+                    or tensor.dtype is not dtype
+                    or tensor.get_device() != device_index
+                ):
+                    return self.find_out(values)
+            if device_index < 0 and not all(map(_is_cpu, some)):
                 return self.find_out(values)  # a meta tensor has no index either
             tensors.append(some)
-        return layout, layout.pick_numbers(given) if layout.number_count else (), tensors
+        if not layout.number_count:
+            return layout, (), tensors
+        numbers = layout.pick_numbers(given)
+        for number in numbers:
+            if type(number) is not float and type(number) is not int:
+                return self.find_out(values)
+        return layout, numbers, tensors
 
     def find_out(self, values: Mapping[str, object]) -> Split:
         """Check every value by itself, and find how they lie.
@@ -147,23 +158,22 @@ class Splitter:
                 source,
                 tuple(names[position] for position in some),
                 len(some),
-                _pick(some),
-                [source.dtype] * len(some),
-                [checked[some[0]].get_device()] * len(some),
+                source.fuses and len(some) > 1,
+                None if len(some) == len(names) else _pick(some),
+                source.dtype,
+                checked[some[0]].get_device(),
             )
             for source, some in positions.items()
         )
         arrival = [*number_positions, *(p for some in positions.values() for p in some)]
         order = sorted(range(len(names)), key=arrival.__getitem__)
         in_order = None if order == list(range(len(names))) else _pick(order)
-        types = [*map(type, checked)]
-        pick_numbers = _pick(number_positions)
-        layout = Layout(names, types, len(number_positions), pick_numbers, groups, in_order)
+        layout = Layout(names, len(number_positions), _pick(number_positions), groups, in_order)
         if all(value is as_given for value, as_given in zip(checked, given, strict=True)):
             if len(self._layouts) >= _LAYOUT_LIMIT:
                 self._layouts.clear()
             self._layouts[names] = layout
-        tensors = [group.pick(checked) for group in groups]
+        tensors = [group.pick(checked) if group.pick else checked for group in groups]
         return layout, layout.pick_numbers(checked), tensors
 
     def _source(self, name: str, tensor: Tensor) -> Source:
