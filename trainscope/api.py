@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 
 from trainscope.errors import ConfigError
@@ -18,21 +19,23 @@ from trainscope.trace.trace import Trace
 __all__ = ["analyze", "compare", "load", "nothing_recorded", "page"]
 
 
-def analyze(trace: Trace, *, step_ms: float | None = None) -> Report:
+def analyze(trace: Trace, *, step_ms: float | None = None, keep: Collection[str] = ()) -> Report:
     """The report of a trace; several ranks give the report of the first and a summary of all.
 
     ``step_ms`` is the time of a step in ms with no profiler on, which a captured window alone does
-    not tell: the replay of the window is calibrated by it. A recorded run knows it itself. Raises
-    ConfigError unless it is a number above 0.
+    not tell: the replay of the window is calibrated by it. A recorded run knows it itself. ``keep``
+    names places that wait and that the program needs, as the report writes them or as
+    ``file:line``: the replay takes all others out. Raises ConfigError for a ``step_ms`` that is no
+    number above 0, and for a place that is not in the window.
     """
-    return build(trace, _checked(step_ms))
+    return build_on(basis_of(trace, _checked(step_ms), keep))
 
 
-def page(trace: Trace, *, step_ms: float | None = None) -> str:
+def page(trace: Trace, *, step_ms: float | None = None, keep: Collection[str] = ()) -> str:
     """The report of a trace as one HTML page that works offline; arguments as of ``analyze``."""
     from trainscope.report.page.render import render
 
-    basis = basis_of(trace, _checked(step_ms))
+    basis = basis_of(trace, _checked(step_ms), keep)
     return render(build_on(basis), basis)
 
 

@@ -108,6 +108,37 @@ def test_a_place_has_the_same_words_everywhere(name: str) -> None:
     assert {finding.site for finding in found.findings if finding.code < "TS2"} <= places
 
 
+def test_a_place_that_must_stay_is_kept() -> None:
+    loaded = api.load(FOLDER / "gpt_sync.json.gz")
+    places = [sync.place or "" for sync in api.analyze(loaded, step_ms=18.462).syncs]
+    what_if = api.analyze(loaded, step_ms=18.462, keep=places[:2]).what_if
+    assert what_if is not None
+    assert sorted(what_if.kept) == sorted(places[:2])
+    assert [each.sites for each in what_if.removals] == ["all", [places[2]]]
+    nothing = api.analyze(loaded, step_ms=18.462, keep=places).what_if
+    assert nothing is not None
+    assert nothing.removals == []
+    with pytest.raises(ConfigError, match=r"keep='train\.py:9' is no place that waits .*known are"):
+        api.analyze(loaded, keep=["train.py:9"])
+
+
+def test_a_place_may_be_named_by_its_line() -> None:
+    loaded = api.load(FOLDER / "mid_sync_stack.json.gz")
+    what_if = api.analyze(loaded, step_ms=20.362, keep=["traces2.py:24"]).what_if
+    assert what_if is not None
+    assert (len(what_if.kept), what_if.removals) == (1, [])
+
+
+def test_where_all_waits_are_needed_none_is_called_harmless() -> None:
+    loaded = api.load(FOLDER / "mid_sync_stack.json.gz")
+    verdict = api.analyze(loaded, step_ms=20.362, keep=["traces2.py:24"]).verdict
+    assert verdict.startswith(
+        "No sync can be taken out: the program needs aten::item in step (which begins at "
+        "traces2.py:24). The GPU idles 3.53 ms of every 20.9 ms captured step; 3.32 ms of it: a "
+        "sync held the CPU"
+    )
+
+
 def test_launch_bound_loops_are_told_how_much_profiling_added() -> None:
     found = report("gpt_sync", 18.462)
     assert [finding.code for finding in found.findings][:2] == ["TS401", "TS402"]

@@ -46,6 +46,15 @@ def report(
             "profiling slowed the loop. A run directory knows it.",
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            metavar="PLACE",
+            help="A place that waits and must stay, such as train.py:42, in the report's words: "
+            "the replay takes all others out. May be given several times.",
+        ),
+    ] = None,
 ) -> None:
     """Say where each step's time went and which lines made the CPU wait."""
     from trainscope import api
@@ -59,9 +68,9 @@ def report(
             if output is None and sys.stdout.isatty():
                 typer.echo("trainscope report: a page is no text; add -o page.html", err=True)
                 raise typer.Exit(2)
-            _put(output, api.page(trace, step_ms=step_ms))
+            _put(output, api.page(trace, step_ms=step_ms, keep=keep or ()))
             return
-        made = api.analyze(trace, step_ms=step_ms)
+        made = api.analyze(trace, step_ms=step_ms, keep=keep or ())
     except TrainscopeError as error:
         error_line("report", error)
         raise typer.Exit(2) from None

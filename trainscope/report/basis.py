@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,11 @@ from trainscope.analysis.noted_sites import LiveRecord
 from trainscope.analysis.replay.what_if import MeasuredWait, WhatIf, what_if
 from trainscope.analysis.steps import StepTimes, time_steps
 from trainscope.analysis.window_site import WindowSite
+from trainscope.analysis.window_syncs import WindowSync
+from trainscope.errors import ConfigError
 from trainscope.report.build_times import spread_ms
+from trainscope.report.build_what_if import site_words
+from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
 __all__ = ["Basis", "basis_of"]
@@ -32,14 +37,19 @@ class Basis:
     replay: WhatIf | None
 
 
-def basis_of(trace: Trace, step_ms: float | None = None) -> Basis:
-    """Work it out; ``step_ms`` is the time of a step with no profiler on, where it is known."""
+def basis_of(trace: Trace, step_ms: float | None = None, keep: Collection[str] = ()) -> Basis:
+    """Work it out; ``step_ms`` is the time of a step with no profiler on, where it is known.
+
+    ``keep`` names places that wait and must stay, in the report's words or as ``file:line``. Raises
+    ConfigError for one that is not in the captured window.
+    """
     times = time_steps(trace)
     if step_ms is None and len(times.step):
         step_ms = spread_ms(times.duration_ns).median
     window = best_window(trace.windows)
     captured = None if window is None else examine(window, trace.syncs, _record(trace))
-    replay = None if captured is None else _replayed(trace, captured, step_ms)
+    kept = _kept(() if captured is None else captured.syncs, keep, trace.info.cwd)
+    replay = None if captured is None else _replayed(trace, captured, step_ms, kept)
     return Basis(trace, times, step_ms, captured, replay)
 
 
@@ -52,11 +62,37 @@ def _record(trace: Trace) -> LiveRecord:
     return LiveRecord(trace.noted_waits, dict(starts))
 
 
-def _replayed(trace: Trace, captured: Examined, step_ms: float | None) -> WhatIf | None:
+def _kept(
+    syncs: Sequence[WindowSync], keep: Collection[str], cwd: str | None
+) -> frozenset[WindowSite]:
+    """The sites that ``keep`` names."""
+    if not keep:
+        return frozenset()
+    named: dict[str, set[WindowSite]] = {}
+    for site in dict.fromkeys(sync.site for sync in syncs):
+        words = [site_words(site, cwd)]
+        if site.file is not None:
+            words += [f"{file}:{site.line}" for file in (site.file, relative_path(site.file, cwd))]
+        for each in words:
+            named.setdefault(each, set()).add(site)
+    for each in keep:
+        if each not in named:
+            places = ", ".join(sorted(map(repr, named))) or "none: nothing waits in it"
+            raise ConfigError(
+                f"keep={each!r} is no place that waits in the captured window; known are {places}"
+            )
+    return frozenset(site for each in keep for site in named[each])
+
+
+def _replayed(
+    trace: Trace, captured: Examined, step_ms: float | None, kept: frozenset[WindowSite]
+) -> WhatIf | None:
     allowed = {(site.file, site.line, site.kind) for site in trace.syncs if site.allowed}
 
     def necessary(site: WindowSite) -> bool:
         live = site.live
+        if site in kept:
+            return True
         return live is not None and (live.file, live.line, live.kind) in allowed
 
     return what_if(

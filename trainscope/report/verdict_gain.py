@@ -38,6 +38,10 @@ def _of_whole(
     if what_if is not None and what_if.cannot_tell is not None:
         return [f"What removing syncs would gain cannot be told: {what_if.cannot_tell}."]
     everything = what_if.removals[0] if what_if is not None and what_if.removals else None
+    if what_if is not None and what_if.kept and everything is None:
+        return _where_else(
+            f"No sync can be taken out: the program needs {_named(what_if.kept)}", idle, gpu
+        )
     if what_if is None or everything is None or _band(everything)[0] < 1 + MIN_GAIN:
         return _no_sync(everything, idle, gpu)
     return [_gain(what_if, everything, idle, step_ms)]
@@ -77,6 +81,10 @@ def _no_sync(everything: Removal | None, idle: IdleReport, gpu: GpuReport) -> li
     if everything is not None:
         most = max(1 - 1 / _band(everything)[1], 0.01)
         first += f": without any of them a step would be shorter by {most:.0%} at most"
+    return _where_else(first, idle, gpu)
+
+
+def _where_else(first: str, idle: IdleReport, gpu: GpuReport) -> list[str]:
     busy_ms = sum(device.busy_ms_per_step for device in gpu.devices)
     whole_ms = busy_ms + idle.per_step_ms
     if not whole_ms:
