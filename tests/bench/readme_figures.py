@@ -118,10 +118,10 @@ def replay_truth() -> str:
         f"{summary['worst_beyond']:.1%}, cannot tell {summary['cannot_tell']}; of the loops "
         "without a star, which had no part in choosing any constant, worst "
         f"{summary['worst_beyond_of_others']:.1%}. Of {len(alone)} syncs taken out alone, {inside} "
-        "gained what was foretold. In an earlier set, smaller loops of the same kinds, "
-        "accumulation was 9.7% off and two could not be told: there the step time fits a CPU that "
-        "is too slow as well as one that waits, which the live detector's waits now decide. The "
-        "last column is what blocked time alone would promise.",
+        "gained what was foretold. In an earlier set, smaller loops of the same kinds whose traces "
+        "are not kept, accumulation was 9.7% off and two could not be told; since then the live "
+        "detector's waits tell a CPU that is too slow from one that waits. The last column is what "
+        "blocked time alone would promise.",
         "",
         "| loop, all syncs out | ms a step | measured | replay | blocked time |",
         "|---|---|---|---|---|",
