@@ -57,6 +57,9 @@ BACKWARD = [
     (256, "diagonal", 0.0, 2, False),
     (192, "band", 30.0, 4, False),
     (128, "end", 30.0, 4, False),
+    (64, "packed", 30.0, 2, False),
+    (128, "packed", 0.0, 4, False),
+    (256, "packed", 0.0, 4, False),
 ]
 BANDS = [each for each in MASKS if each != "packed"]
 EVERY_BACKWARD = [
@@ -64,6 +67,7 @@ EVERY_BACKWARD = [
     *product((64,), BANDS, (30.0,), (4, 2), (False, True)),
     *product((128,), BANDS, (30.0,), (4, 2), (False,)),
     *product((256,), BANDS, (0.0, 30.0), (4, 2), (False,)),
+    *product((64, 128, 192, 256), ("packed",), (0.0, 30.0), (4, 2), (False,)),
 ]
 
 
@@ -102,18 +106,21 @@ def backward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
     queries, keys, left, right, from_end = MASKS[mask]
     # the kernels around the backward have masks of their own where rows are not whole blocks
     queries -= 10 if mask == "end" else 0
-    q = torch.zeros((2, 4, queries, dim), dtype=torch.bfloat16 if dim > 64 else torch.float16)
-    k = torch.zeros((2, key_heads, keys, dim), dtype=q.dtype)
-    call = Call(q, k, k, None, None, None, 0.1, softcap, left, right, from_end)
-    assert band_of(call).mask == mask
+    packed = mask == "packed"
+    cu = torch.tensor([0, 100, 300], dtype=torch.int32) if packed else None
+    batch, dtype = 1 if packed else 2, torch.bfloat16 if dim > 64 else torch.float16
+    q = torch.zeros((batch, 4, queries, dim), dtype=dtype)
+    k = torch.zeros((batch, key_heads, keys, dim), dtype=dtype)
+    call = Call(q, k, k, None, cu, cu, 0.1, softcap, left, right, from_end)
+    assert band_of(call).mask == ("band" if packed else mask)
     grads = (torch.empty_like(q), torch.empty_like(k), torch.empty_like(k))
     lse = torch.zeros(q.shape[:3])
     made = compiled_by(
         lambda: gluon_launch.backward(call, q, None, q, lse, grads, deterministic=deterministic)
     )
     # those around it depend on none of this, and ptxas is asked once a process
-    known = mask in ("diagonal", "band") or key_heads != 4 or deterministic or softcap != 0
-    around = ("attention_row_terms", "attention_dq")
+    known = mask not in ("none", "end") or key_heads != 4 or deterministic or softcap != 0
+    around = ("attention_row_terms", "attention_dq", "list_blocks")
     return [look(each, case) for each in made if not (known and each.name in around)]
 
 

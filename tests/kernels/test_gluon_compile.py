@@ -32,8 +32,8 @@ def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict
     assert {name: names.count(name) for name in names} == {
         "attention_forward": 21,
         "attention_backward": 11,
-        "attention_wide_backward": 4,
-        "attention_queries_backward": 7,
+        "attention_wide_backward": 7,
+        "attention_queries_backward": 10,
         "attention_row_terms": 4,
         "attention_dq": 3,
     }
@@ -83,7 +83,7 @@ def test_an_operand_that_is_overwritten_is_found() -> None:
 def test_tensor_cores_tma_and_registers_that_move_are_used(compiled: list[dict]) -> None:
     for each in compiled:
         if each["kernel"] in WORKERS:
-            assert each["wgmma"] >= 32, each
+            assert each["wgmma"] >= 20, each
             assert each["tma_loads"] >= 6, each
             assert each["tma_stores"] >= 2, each
             assert each["setmaxnreg"] >= 12, each

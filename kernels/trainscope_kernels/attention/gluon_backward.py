@@ -67,35 +67,9 @@ from trainscope_kernels.attention.gluon_backward_mask import (
 from trainscope_kernels.attention.gluon_dq import add_to_workspace
 from trainscope_kernels.attention.gluon_mask import soft_tanh
 from trainscope_kernels.attention.gluon_pipeline import advance, init_ring
+from trainscope_kernels.attention.gluon_warpgroups import meet, settled
 
 __all__ = ["attention_backward"]
-
-BOTH = gl.constexpr("bar.sync 8, 256; mov.u32 $0, $1;")
-
-
-@gluon.jit
-def meet():
-    """Wait until every thread of both consumer warpgroups is here (barrier 8 of the hardware).
-
-    Triton itself takes barriers 0 to 3 for three warp groups. The value that passes through only
-    gives the inline assembly something to return, once a thread.
-    """
-    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
-    gl.inline_asm_elementwise(
-        BOTH, "=r,r", [gl.arange(0, 128, layout)], dtype=gl.int32, is_pure=False, pack=1
-    )
-
-
-@gluon.jit
-def settled(values):
-    """The same values, each in a register of its own, now.
-
-    Where the start of dP is first put together while the wgmma of S flies, ptxas waits for S before
-    it (C7517), and one warpgroup's S and dP no longer overlap.
-    """
-    return gl.inline_asm_elementwise(
-        "mov.b32 $0, $1;", "=r,r", [values], dtype=gl.float32, is_pure=False, pack=1
-    )
 
 
 @gluon.jit
@@ -307,5 +281,5 @@ def attention_backward(
                    V_IN_REGISTERS)),
         (produce, (q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms,
                    k_tile, v_tile, kv_full, batch, key_head, key_instance, key, first, stop,
-                   row_blocks, group, ROWS, STAGES, GROUPED)),
+                   row_blocks, 0, 0, group, ROWS, STAGES, GROUPED, False)),
     ], [4, 1], [240, 24])

@@ -17,10 +17,22 @@ __all__ = ["produce"]
 
 
 @gluon.jit
+def load_terms(terms, length, rows, q_from, q_length, PACKED: gl.constexpr):
+    """Both row terms of a head's rows; PACKED: of a sequence's, and P = 0 past its end."""
+    if PACKED:
+        within = rows < q_length
+        lse_term = gl.load(terms + q_from + rows, within, float("-inf"))
+        return lse_term, gl.load(terms + length + q_from + rows, within, 0.0)
+    else:
+        return gl.load(terms + rows), gl.load(terms + length + rows)
+
+
+@gluon.jit
 def produce(
     q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms, k_tile,
-    v_tile, kv_full, batch, key_head, key_instance, key, first, stop, blocks, group,
-    ROWS: gl.constexpr, STAGES: gl.constexpr, GROUPED: gl.constexpr,
+    v_tile, kv_full, batch, key_head, key_instance, key_row, first, stop, blocks, q_from,
+    q_length, group,
+    ROWS: gl.constexpr, STAGES: gl.constexpr, GROUPED: gl.constexpr, PACKED: gl.constexpr,
 ):  # fmt: skip
     """The copying warp: K and V once, then Q and dO with their row terms, block by block."""
     layout: gl.constexpr = gl.BlockedLayout([2], [32], [1], [0])
@@ -37,15 +49,21 @@ def produce(
         instance *= group
     terms += instance.to(gl.int64) * (2 * length)
     # the terms are loaded a step ahead: their latency hides behind the waits
-    lse_term = gl.load(terms + first * ROWS + rows)
-    delta_term = gl.load(terms + length + first * ROWS + rows)
-    mbarrier.expect(kv_full.index(0), k_map.block_type.nbytes)
-    tma.async_copy_global_to_shared(k_map, [batch, key_head, key, 0], kv_full.index(0), k_tile)
+    lse_term, delta_term = load_terms(terms, length, first * ROWS + rows, q_from, q_length, PACKED)
+    if PACKED and steps == 0:
+        # nobody sees these keys: let the consumers pass
+        mbarrier.arrive(kv_full.index(0), count=1)
+        mbarrier.arrive(kv_full.index(1), count=1)
+    else:
+        mbarrier.expect(kv_full.index(0), k_map.block_type.nbytes)
+        tma.async_copy_global_to_shared(
+            k_map, [batch, key_head, key_row, 0], kv_full.index(0), k_tile
+        )
     block = first
     stage = 0
     phase = 1
     for step in range(steps):
-        row = block * ROWS
+        row = q_from + block * ROWS if PACKED else block * ROWS
         mbarrier.wait(q_empty.index(stage), phase)
         mbarrier.expect(q_full.index(stage), q_map.block_type.nbytes)
         tma.async_copy_global_to_shared(
@@ -58,7 +76,7 @@ def produce(
             # V after the first Q: S needs only K and Q
             mbarrier.expect(kv_full.index(1), v_map.block_type.nbytes)
             tma.async_copy_global_to_shared(
-                v_map, [batch, key_head, key, 0], kv_full.index(1), v_tile
+                v_map, [batch, key_head, key_row, 0], kv_full.index(1), v_tile
             )
         mbarrier.wait(grad_empty.index(stage), phase)
         mbarrier.expect(grad_full.index(stage), grad_map.block_type.nbytes)
@@ -72,6 +90,7 @@ def produce(
                 block = gl.where(around, first, block)
                 head = gl.where(around, head + 1, head)
                 terms += gl.where(around, 2 * length, 0)
-            lse_term = gl.load(terms + block * ROWS + rows)
-            delta_term = gl.load(terms + length + block * ROWS + rows)
+            lse_term, delta_term = load_terms(
+                terms, length, block * ROWS + rows, q_from, q_length, PACKED
+            )
         stage, phase = advance(stage, phase, STAGES)

@@ -7,26 +7,22 @@ from typing import Any
 import torch
 
 from trainscope_kernels.attention.call import Call
+from trainscope_kernels.attention.gluon_apart_launch import keys_and_values_alone, queries_alone
 from trainscope_kernels.attention.gluon_backward import attention_backward
 from trainscope_kernels.attention.gluon_backward_sizes import (
     ROWS,
-    Band,
     Sizes,
     band_of,
     factors_of,
     sizes_of,
 )
 from trainscope_kernels.attention.gluon_dq import attention_dq
-from trainscope_kernels.attention.gluon_queries_backward import attention_queries_backward
 from trainscope_kernels.attention.gluon_row_terms import attention_row_terms
-from trainscope_kernels.attention.gluon_schedule import heads_together
 from trainscope_kernels.attention.gluon_start import readable, start, tensor_map
-from trainscope_kernels.attention.gluon_wide_backward import attention_wide_backward
 
 __all__ = ["backward"]
 
 KEYS = 128
-WIDE_KEYS = 64
 STAGES = 2
 IN_REGISTERS = {
     # (head_dim padded, whether there is a band): columns of K and of V that are register operands;
@@ -45,13 +41,6 @@ IN_REGISTERS_WITHOUT_DQ = {
     (64, False): (0, 0),
     (64, True): (0, 0),
 }
-QUERIES_ALONE = {
-    # head_dim padded: keys of a step, stages of V. Two of V at 256 are more than an SM has.
-    64: (128, 2),
-    128: (128, 2),
-    256: (64, 1),
-}
-
 Four = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -68,8 +57,8 @@ def backward(
     """Fill ``grads``, those of q, k and v, in their shapes; empty ones are left so.
 
     One kernel makes all three, and takes 4 bytes an element of q for a workspace of dQ's sums.
-    deterministic, and where a head is wide: one makes dK and dV and another dQ, each in a fixed
-    order.
+    deterministic, and of wide heads and packed sequences: one makes dK and dV and another dQ, each
+    in a fixed order.
     """
     device: Any = call.q.device.index
     if device != torch.cuda.current_device():
@@ -82,11 +71,12 @@ def backward(
         grad if grad.numel() else x.new_empty(x.shape)
         for grad, x in zip(grads, tensors, strict=False)
     )
-    wide = sizes.width > 128 or (call.softcap != 0 and sizes.width == 128)
-    if wide or deterministic:
-        if grads[1].numel():
-            make = wide_keys_and_values if wide else keys_and_values
-            make(call, sizes, tensors, terms, dk, dv, None)
+    wide = sizes.width > 128 or (call.softcap != 0 and sizes.width == 128) or call.cu_q is not None
+    if wide or deterministic or not grads[0].numel():
+        if grads[1].numel() and wide:
+            keys_and_values_alone(call, sizes, tensors, terms, dk, dv)
+        elif grads[1].numel():
+            keys_and_values(call, sizes, tensors, terms, dk, dv, None)
         if grads[0].numel():
             queries_alone(call, sizes, tensors, terms, dq)
         return
@@ -173,7 +163,7 @@ def keys_and_values(
             group,
             band.low,
             band.high,
-            key_heads_together(sizes),
+            sizes.key_heads_together,
             float(call.scale),
             factors.log2_scale,
             factors.tanh_scale,
@@ -188,103 +178,6 @@ def keys_and_values(
         STAGES=STAGES,
         K_IN_REGISTERS=k_in_registers,
         V_IN_REGISTERS=v_in_registers,
-    )
-
-
-def wide_keys_and_values(
-    call: Call,
-    sizes: Sizes,
-    tensors: Four,
-    terms: torch.Tensor,
-    dk: torch.Tensor,
-    dv: torch.Tensor,
-    workspace: None,
-) -> None:
-    """The same with another kernel, which makes no dQ."""
-    q, k, v, grad_out = tensors
-    width, group = sizes.width, sizes.group
-    band, factors = band_of(call), factors_of(call)
-    if band.is_open and factors.capped:
-        # at 256 what looks for a band keeps ptxas from loading the next row terms too early,
-        # which spills
-        band = Band(band.low, band.high, "band")
-    key_blocks = -(-sizes.keys // WIDE_KEYS)
-    start(
-        attention_wide_backward,
-        sizes.batch * sizes.key_heads * key_blocks,
-        (q.device.index, q.dtype, sizes.dim, band.mask, factors.capped, group > 1),
-        (
-            tensor_map(q, ROWS, width),
-            tensor_map(k, WIDE_KEYS, width),
-            tensor_map(v, WIDE_KEYS, width),
-            tensor_map(grad_out, ROWS, width),
-            tensor_map(dk, WIDE_KEYS, width),
-            tensor_map(dv, WIDE_KEYS, width),
-            terms,
-            sizes.keys,
-            sizes.row_blocks,
-            key_blocks,
-            sizes.key_heads,
-            group,
-            band.low,
-            band.high,
-            key_heads_together(sizes),
-            float(call.scale),
-            factors.log2_scale,
-            factors.tanh_scale,
-        ),
-        MASK=band.mask,
-        CAPPED=factors.capped,
-        GROUPED=group > 1,
-        ROWS=ROWS,
-        KEYS=WIDE_KEYS,
-        DIM=width,
-        STAGES=STAGES,
-    )
-
-
-def queries_alone(
-    call: Call, sizes: Sizes, tensors: Four, terms: torch.Tensor, dq: torch.Tensor
-) -> None:
-    """dQ of q, k, v and dO, in a kernel of its own."""
-    q, k, v, grad_out = tensors
-    width = sizes.width
-    band, factors = band_of(call), factors_of(call)
-    keys, v_stages = QUERIES_ALONE[width]
-    row_blocks = -(-sizes.queries // (2 * ROWS))
-    instances = sizes.batch * sizes.heads
-    # a head's K and V are read by all its row blocks
-    together = divisor(instances, heads_together(sizes.keys * width * 4))
-    start(
-        attention_queries_backward,
-        instances * row_blocks,
-        (q.device.index, q.dtype, sizes.dim, band.mask, factors.capped),
-        (
-            tensor_map(q, ROWS, width),
-            tensor_map(k, keys, width),
-            tensor_map(v, keys, width),
-            tensor_map(grad_out, ROWS, width),
-            tensor_map(dq, ROWS, width),
-            terms,
-            sizes.keys,
-            row_blocks,
-            sizes.row_blocks * ROWS,
-            sizes.heads,
-            sizes.group,
-            band.low,
-            band.high,
-            together,
-            float(call.scale),
-            factors.log2_scale,
-            factors.tanh_scale,
-        ),
-        MASK=band.mask,
-        CAPPED=factors.capped,
-        ROWS=ROWS,
-        KEYS=keys,
-        DIM=width,
-        K_STAGES=STAGES,
-        V_STAGES=v_stages,
     )
 
 
@@ -309,22 +202,3 @@ def read_workspace(call: Call, sizes: Sizes, workspace: torch.Tensor, dq: torch.
         COLUMNS=sizes.dim,
         RAGGED=ragged,
     )
-
-
-def key_heads_together(sizes: Sizes) -> int:
-    """How many have the Q, dO and sums of a query head each in the L2 cache at once.
-
-    They are read and added to by all key blocks of the head, which go over the query heads of a
-    group at about the same time. With few together the longest programs of the last ones come late:
-    at 4 x 64/8 heads x 4096 one cost 7 %.
-    """
-    most = heads_together(sizes.queries * sizes.width * 8)
-    return divisor(sizes.batch * sizes.key_heads, most)
-
-
-def divisor(number: int, most: int) -> int:
-    """The largest power of two up to ``most`` that divides the number."""
-    found = 1
-    while found * 2 <= most and number % (found * 2) == 0:
-        found *= 2
-    return found

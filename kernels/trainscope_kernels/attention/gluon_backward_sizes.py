@@ -6,9 +6,20 @@ from typing import NamedTuple
 
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.gluon_band import BAND_OPEN
+from trainscope_kernels.attention.gluon_schedule import heads_together
 from trainscope_kernels.attention.tile_sizes import padded
 
-__all__ = ["LOG2E", "ROWS", "Band", "Factors", "Sizes", "band_of", "factors_of", "sizes_of"]
+__all__ = [
+    "LOG2E",
+    "ROWS",
+    "Band",
+    "Factors",
+    "Sizes",
+    "band_of",
+    "factors_of",
+    "power_of_two",
+    "sizes_of",
+]
 
 LOG2E = 1.4426950408889634
 ROWS = 64
@@ -34,9 +45,28 @@ class Sizes(NamedTuple):
         return -(-self.queries // ROWS)
 
     @property
+    def key_heads_together(self) -> int:
+        """How many have the Q, dO and sums of a query head each in the L2 cache at once.
+
+        They are read and added to by all key blocks of the head, which go over the query heads of
+        a group at about the same time. With few together the longest programs of the last ones come
+        late: at 4 x 64/8 heads x 4096 one cost 7 %.
+        """
+        most = heads_together(self.queries * self.width * 8)
+        return power_of_two(self.batch * self.key_heads, most)
+
+    @property
     def group(self) -> int:
         """Query heads of a key head."""
         return self.heads // self.key_heads
+
+
+def power_of_two(number: int, most: int) -> int:
+    """The largest one up to ``most`` that divides the number."""
+    found = 1
+    while found * 2 <= most and number % (found * 2) == 0:
+        found *= 2
+    return found
 
 
 def sizes_of(call: Call) -> Sizes:
@@ -60,6 +90,8 @@ class Band(NamedTuple):
 
 def band_of(call: Call) -> Band:
     """What a query sees in columns from its own number on, and the cheapest mask for it."""
+    if call.cu_q is not None:
+        return Band(0, 0, "band")  # each sequence has its own
     queries, keys = call.q.shape[2], call.k.shape[2]
     whole = keys % KEYS == 0
     shift = keys - queries if call.from_end else 0

@@ -11,7 +11,7 @@
 | causal | None, "top-left", "bottom-right", True | the same |
 | window, softcap | any | the same |
 | mask | none | none |
-| packed sequences | by name, their queries and keys in all as above | none |
+| packed sequences | by name, their queries and keys in all as above | the same |
 | scale | 2**-64 and up | the same |
 | memory | inner stride 1, the others multiples of 16 bytes and not 0 | the same |
 | deterministic=True | yes, always | yes, dQ then has a kernel of its own |
@@ -31,7 +31,7 @@ import torch
 
 from trainscope_kernels.impls import interpreting
 
-__all__ = ["call_refusal", "gpu_refusal", "packed_refusal", "tma_takes"]
+__all__ = ["call_refusal", "gpu_refusal", "tma_takes"]
 
 TRITON = (3, 6)
 """Gluon is experimental and its names move with each release."""
@@ -89,12 +89,11 @@ def call_refusal(
     v: torch.Tensor,
     *,
     scale: float,
-    softcap: float,
     masked: bool,
 ) -> str | None:
     """Why the Gluon kernels do not take this call; None where they do.
 
-    The arguments are those of the op, checked already; softcap 0 is none.
+    The arguments are those of the op, checked already; packed sequences are a batch of one.
     """
     batch, heads, length, dim = q.shape
     if q.dtype not in DTYPES:
@@ -122,18 +121,6 @@ def call_refusal(
                 f"that are multiples of 16 bytes, got {x.stride()}; pass {name}.contiguous()"
             )
     return None
-
-
-def packed_refusal(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: float
-) -> str | None:
-    """Why the Gluon kernels do not take these packed sequences, a batch of one; None where they do.
-
-    They are those of the op, checked already.
-    """
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        return "its backward takes no packed sequences"
-    return call_refusal(q, k, v, scale=scale, softcap=0.0, masked=False)
 
 
 def _one_of(numbers: tuple[int, ...]) -> str:

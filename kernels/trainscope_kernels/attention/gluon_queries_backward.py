@@ -44,6 +44,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from trainscope_kernels.attention.gluon_backward_mask import hide_columns
+from trainscope_kernels.attention.gluon_backward_packed import packed_block, put_rows
 from trainscope_kernels.attention.gluon_band import tiles_seen
 from trainscope_kernels.attention.gluon_mask import soft_tanh
 from trainscope_kernels.attention.gluon_pipeline import advance, copy_in, init_ring
@@ -54,30 +55,32 @@ __all__ = ["attention_queries_backward"]
 @gluon.jit
 def produce(
     q_map, k_map, v_map, grad_map, q_tiles, grad_tiles, own_full, keys_ring, values_ring, batch,
-    head, key_head, row, first, end,
+    head, key_head, q_row, k_from, first, end,
     ROWS: gl.constexpr, KEYS: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
 ):  # fmt: skip
     """The copying warp: Q and dO of both warpgroups once, then K and V tile by tile."""
     for warpgroup in gl.static_range(2):
         full = own_full.index(warpgroup)
-        place = [batch, head, row + warpgroup * ROWS, 0]
+        place = [batch, head, q_row + warpgroup * ROWS, 0]
         mbarrier.expect(full, q_map.block_type.nbytes + grad_map.block_type.nbytes)
         tma.async_copy_global_to_shared(q_map, place, full, q_tiles.index(warpgroup))
         tma.async_copy_global_to_shared(grad_map, place, full, grad_tiles.index(warpgroup))
     k_stage, k_phase = 0, 1
     v_stage, v_phase = 0, 1
     for step in range(first, end):
-        place = [batch, key_head, step * KEYS, 0]
+        place = [batch, key_head, k_from + step * KEYS, 0]
         k_stage, k_phase = copy_in(k_map, place, keys_ring, k_stage, k_phase, K_STAGES)
         v_stage, v_phase = copy_in(v_map, place, values_ring, v_stage, v_phase, V_STAGES)
 
 
 @gluon.jit
 def consume(
-    dq_map, terms, q_tiles, grad_tiles, own_full, keys_ring, values_ring, batch, head, instance,
-    row, padded, keys, low, high, first, end, scale, log2_scale, tanh_scale,
-    warpgroup: gl.constexpr, MASK: gl.constexpr, CAPPED: gl.constexpr, ROWS: gl.constexpr,
-    KEYS: gl.constexpr, DIM: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
+    dq_map, dq_to, head_stride, row_stride, terms, q_tiles, grad_tiles, own_full, keys_ring,
+    values_ring, batch, head, instance, row, q_from, queries, padded, keys, low, high, first, end,
+    scale, log2_scale, tanh_scale,
+    warpgroup: gl.constexpr, MASK: gl.constexpr, CAPPED: gl.constexpr, PACKED: gl.constexpr,
+    ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr, COLUMNS: gl.constexpr,
+    K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
 ):  # fmt: skip
     """A warpgroup: dQ of its own ROWS queries."""
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
@@ -90,10 +93,10 @@ def consume(
     q_tile = q_tiles.index(warpgroup)
     no_s = gl.zeros([ROWS, KEYS], gl.float32, s_layout)
     dq = gl.zeros([ROWS, DIM], gl.float32, dq_layout)
-    terms += instance.to(gl.int64) * (2 * padded) + own
+    terms += instance.to(gl.int64) * (2 * padded) + q_from + own
     rows = gl.arange(0, ROWS, gl.SliceLayout(1, s_layout))
-    # a program has 128 queries and the terms are a whole number of 64 long
-    within = own + rows < padded
+    # a program has 128 queries, and the terms of a head are a whole number of 64 long
+    within = own + rows < queries
     lse_term = gl.load(terms + rows, within, float("-inf"))[:, None]
     if not CAPPED:
         lse_term = lse_term * log2_scale
@@ -136,29 +139,35 @@ def consume(
         mbarrier.arrive(k_empty.index(k_stage), count=1)
         k_stage, k_phase = advance(k_stage, k_phase, K_STAGES)
         v_stage, v_phase = advance(v_stage, v_phase, V_STAGES)
-    q_tile.reshape([ROWS, DIM]).store((dq * scale).to(dtype))
-    fence_async_shared()
-    tma.async_copy_shared_to_global(dq_map, [batch, head, own, 0], q_tile)
+    own_row = q_from + own
+    dq_to += head.to(gl.int64) * head_stride * 8 + own_row.to(gl.int64) * row_stride * 8
+    put_rows(
+        (dq * scale).to(dtype), q_tile.reshape([ROWS, DIM]), q_tile, dq_map,
+        [batch, head, own_row, 0], dq_to, row_stride, queries - own, ROWS, COLUMNS, PACKED,
+    )  # fmt: skip
     tma.store_wait(0)
 
 
 @gluon.jit(
     do_not_specialize=[
-        "keys", "row_blocks", "padded", "heads", "group", "low", "high", "section",
+        "head_stride", "row_stride", "keys", "row_blocks", "padded", "heads", "group", "low",
+        "high", "section",
     ]
 )  # fmt: skip
 def attention_queries_backward(
-    q_map, k_map, v_map, grad_map, dq_map, terms, keys, row_blocks, padded, heads, group, low, high,
-    section, scale, log2_scale, tanh_scale,
-    MASK: gl.constexpr, CAPPED: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr,
-    DIM: gl.constexpr, K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
+    q_map, k_map, v_map, grad_map, dq_map, dq, terms, records, head_stride, row_stride, keys,
+    row_blocks, padded, heads, group, low, high, section, scale, log2_scale, tanh_scale,
+    MASK: gl.constexpr, CAPPED: gl.constexpr, PACKED: gl.constexpr, RECORD: gl.constexpr,
+    ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr, COLUMNS: gl.constexpr,
+    K_STAGES: gl.constexpr, V_STAGES: gl.constexpr,
 ):  # fmt: skip
     """Every program: set up the rings, pick a row block, part into producer and consumers.
 
     *_map: tensor maps of (batch, heads, length, DIM); terms: see gluon_row_terms, ``padded`` rows
     of a head. row_blocks: of 2 * ROWS queries. group: query heads of a key head. low, high, MASK:
     see gluon_backward_mask. section: with a band, heads that run together, a divisor of batch *
-    heads. log2_scale, tanh_scale, CAPPED: as in gluon_backward.
+    heads. log2_scale, tanh_scale, CAPPED: as in gluon_backward. PACKED, records, dq and its
+    strides, COLUMNS: as in gluon_wide_backward.
     """
     dtype: gl.constexpr = q_map.dtype
     bars: gl.constexpr = mbarrier.MBarrierLayout()
@@ -179,32 +188,46 @@ def attention_queries_backward(
     keys_ring = (k_tiles, k_full, k_empty)
     values_ring = (v_tiles, v_full, v_empty)
     program = gl.program_id(0)
-    if MASK == "none" or MASK == "end":
-        instance = program // row_blocks
-        row_block = program - instance * row_blocks
-        first = 0
-        end = gl.cdiv(keys, KEYS)
-    else:
-        # within a section the last queries of all heads first: they see the most keys
-        in_section = program % (section * row_blocks)
-        instance = program // (section * row_blocks) * section + in_section % section
-        row_block = row_blocks - 1 - in_section // section
-        # queries that see no key take one step, all of it hidden: it writes their zeros
-        row = row_block * (2 * ROWS)
+    if PACKED:
+        head, row, q_from, queries, k_from, keys, low, high, live = packed_block(
+            records, heads, RECORD
+        )
+        batch = 0
+        instance = head
         first, end = tiles_seen(row, low, high, keys, 2 * ROWS, KEYS, "band")
-    batch = instance // heads
-    head = instance - batch * heads
-    row = row_block * (2 * ROWS)
+        end = gl.where(live, end, first)
+    else:
+        if MASK == "none" or MASK == "end":
+            instance = program // row_blocks
+            row_block = program - instance * row_blocks
+            first = 0
+            end = gl.cdiv(keys, KEYS)
+        else:
+            # within a section the last queries of all heads first: they see the most keys
+            in_section = program % (section * row_blocks)
+            instance = program // (section * row_blocks) * section + in_section % section
+            row_block = row_blocks - 1 - in_section // section
+            # queries that see no key take one step, all of it hidden: it writes their zeros
+            block_row = row_block * (2 * ROWS)
+            first, end = tiles_seen(block_row, low, high, keys, 2 * ROWS, KEYS, "band")
+        row = row_block * (2 * ROWS)
+        q_from = 0
+        queries = padded
+        k_from = 0
+        batch = instance // heads
+        head = instance - batch * heads
     # The arguments are written out in the calls: a tuple bound to a name loses its constexprs.
     # fmt: off
     gl.warp_specialize([
-        (consume, (dq_map, terms, q_tiles, grad_tiles, own_full, keys_ring, values_ring, batch,
-                   head, instance, row, padded, keys, low, high, first, end, scale, log2_scale,
-                   tanh_scale, 0, MASK, CAPPED, ROWS, KEYS, DIM, K_STAGES, V_STAGES)),
-        (consume, (dq_map, terms, q_tiles, grad_tiles, own_full, keys_ring, values_ring, batch,
-                   head, instance, row, padded, keys, low, high, first, end, scale, log2_scale,
-                   tanh_scale, 1, MASK, CAPPED, ROWS, KEYS, DIM, K_STAGES, V_STAGES)),
+        (consume, (dq_map, dq, head_stride, row_stride, terms, q_tiles, grad_tiles, own_full,
+                   keys_ring, values_ring, batch, head, instance, row, q_from, queries, padded,
+                   keys, low, high, first, end, scale, log2_scale, tanh_scale, 0, MASK, CAPPED,
+                   PACKED, ROWS, KEYS, DIM, COLUMNS, K_STAGES, V_STAGES)),
+        (consume, (dq_map, dq, head_stride, row_stride, terms, q_tiles, grad_tiles, own_full,
+                   keys_ring, values_ring, batch, head, instance, row, q_from, queries, padded,
+                   keys, low, high, first, end, scale, log2_scale, tanh_scale, 1, MASK, CAPPED,
+                   PACKED, ROWS, KEYS, DIM, COLUMNS, K_STAGES, V_STAGES)),
         (produce, (q_map, k_map, v_map, grad_map, q_tiles, grad_tiles, own_full, keys_ring,
-                   values_ring, batch, head, head // group, row, first, end, ROWS, KEYS,
-                   K_STAGES, V_STAGES)),
+                   values_ring, batch, head, head // group, q_from + row, k_from, first, end,
+                   ROWS, KEYS, K_STAGES, V_STAGES)),
     ], [4, 1], [240, 24])

@@ -38,15 +38,16 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from trainscope_kernels.attention.gluon_backward import meet, settled
 from trainscope_kernels.attention.gluon_backward_copies import produce
 from trainscope_kernels.attention.gluon_backward_mask import (
     blocks_that_see,
     hide_keys,
     past_last_key,
 )
+from trainscope_kernels.attention.gluon_backward_packed import packed_block, put_rows
 from trainscope_kernels.attention.gluon_mask import soft_tanh
 from trainscope_kernels.attention.gluon_pipeline import advance, init_ring
+from trainscope_kernels.attention.gluon_warpgroups import meet, settled
 
 __all__ = ["attention_wide_backward"]
 
@@ -88,12 +89,18 @@ def weights(
 
 @gluon.jit
 def consume(
-    dk_map, dv_map, queries, grads, lse_terms, delta_terms, k_tile, v_tile, kv_full, batch,
-    key_head, key, keys, low, high, first, stop, group, scale, log2_scale, tanh_scale,
+    grad_map, made_to, head_stride, row_stride, queries, grads, lse_terms, delta_terms, k_tile,
+    v_tile, kv_full, batch, key_head, key, key_row, keys, low, high, first, stop, group, scale,
+    log2_scale, tanh_scale,
     MAKES_DK: gl.constexpr, MASK: gl.constexpr, CAPPED: gl.constexpr, GROUPED: gl.constexpr,
-    ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr, STAGES: gl.constexpr,
+    PACKED: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr,
+    COLUMNS: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    """A warpgroup: dK of the program's keys with MAKES_DK, else their dV."""
+    """A warpgroup: dK of the program's keys with MAKES_DK, else their dV.
+
+    grad_map, made_to, head_stride, row_stride: of what it makes. key, keys: the first key and the
+    length of the sequence; key_row: where that key is in the tensor.
+    """
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
     kv_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DIM, 16])
     p_operand: gl.constexpr = gl.DotOperandLayout(0, kv_layout, 2)
@@ -161,33 +168,43 @@ def consume(
         if GROUPED:
             block = gl.where(block == stop, first, block)
     meet()
+    made_to += key_head.to(gl.int64) * head_stride * 8 + key_row.to(gl.int64) * row_stride * 8
+    place = [batch, key_head, key_row, 0]
     if MAKES_DK:
-        k.store((made * scale).to(dtype))
-        fence_async_shared()
-        tma.async_copy_shared_to_global(dk_map, [batch, key_head, key, 0], k_tile)
+        put_rows(
+            (made * scale).to(dtype), k, k_tile, grad_map, place, made_to, row_stride, keys - key,
+            KEYS, COLUMNS, PACKED,
+        )  # fmt: skip
     else:
         # TMA has put V there: its copy is over before this warpgroup writes to the same place
         mbarrier.wait(kv_full.index(1), 0)
-        v.store(made.to(dtype))
-        fence_async_shared()
-        tma.async_copy_shared_to_global(dv_map, [batch, key_head, key, 0], v_tile)
+        put_rows(
+            made.to(dtype), v, v_tile, grad_map, place, made_to, row_stride, keys - key, KEYS,
+            COLUMNS, PACKED,
+        )  # fmt: skip
     tma.store_wait(0)
 
 
 @gluon.jit(
     do_not_specialize=[
-        "keys", "row_blocks", "key_blocks", "key_heads", "group", "low", "high", "section",
+        "dk_head_stride", "dk_row_stride", "dv_head_stride", "dv_row_stride", "keys", "row_blocks",
+        "key_blocks", "key_heads", "group", "low", "high", "section",
     ]
 )  # fmt: skip
 def attention_wide_backward(
-    q_map, k_map, v_map, grad_map, dk_map, dv_map, terms, keys, row_blocks, key_blocks, key_heads,
-    group, low, high, section, scale, log2_scale, tanh_scale,
-    MASK: gl.constexpr, CAPPED: gl.constexpr, GROUPED: gl.constexpr, ROWS: gl.constexpr,
-    KEYS: gl.constexpr, DIM: gl.constexpr, STAGES: gl.constexpr,
+    q_map, k_map, v_map, grad_map, dk_map, dv_map, dk, dv, terms, records, dk_head_stride,
+    dk_row_stride, dv_head_stride, dv_row_stride, keys, row_blocks, key_blocks, key_heads, group,
+    low, high, section, scale, log2_scale, tanh_scale,
+    MASK: gl.constexpr, CAPPED: gl.constexpr, GROUPED: gl.constexpr, PACKED: gl.constexpr,
+    RECORD: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr,
+    COLUMNS: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """Every program: set up the rings, pick a key block, part into producer and consumers.
 
-    The arguments are those of gluon_backward, less dQ's workspace.
+    The arguments are those of gluon_backward, less dQ's workspace. PACKED: of sequences, whose
+    blocks are in records (see gluon_backward_packed, RECORD numbers each); dk and dv with their
+    strides in eights are for rows that TMA cannot write. Otherwise those may be anything. COLUMNS:
+    of DIM, those that a head has.
     """
     dtype: gl.constexpr = q_map.dtype
     bars: gl.constexpr = mbarrier.MBarrierLayout()
@@ -211,27 +228,46 @@ def attention_wide_backward(
     queries = (q_tiles, q_full, q_empty)
     grads = (grad_tiles, grad_full, grad_empty)
     program = gl.program_id(0)
-    if MASK == "none" or MASK == "end":
+    if PACKED:
+        key_head, key, k_from, keys, q_from, q_length, not_low, not_high, live = packed_block(
+            records, key_heads, RECORD
+        )
+        # the list's band is of keys that see queries
+        low = -not_high
+        high = -not_low
+        batch = 0
+        key_instance = key_head
+        key_row = k_from + key
+        first, stop = blocks_that_see(key, low, high, gl.cdiv(q_length, ROWS), ROWS, KEYS, MASK)
+        first = gl.maximum(first, 0)
+        stop = gl.where(live, stop, first)
+    elif MASK == "none" or MASK == "end":
         key_instance = program // key_blocks
         key_block = program - key_instance * key_blocks
     else:
         in_section = program % (section * key_blocks)
         key_instance = program // (section * key_blocks) * section + in_section % section
         key_block = in_section // section
-    key = key_block * KEYS
-    first, stop = blocks_that_see(key, low, high, row_blocks, ROWS, KEYS, MASK)
-    batch = key_instance // key_heads
-    key_head = key_instance - batch * key_heads
+    if not PACKED:
+        key = key_block * KEYS
+        key_row = key
+        q_from = 0
+        q_length = 0
+        first, stop = blocks_that_see(key, low, high, row_blocks, ROWS, KEYS, MASK)
+        batch = key_instance // key_heads
+        key_head = key_instance - batch * key_heads
     # The arguments are written out in the calls: a tuple bound to a name loses its constexprs.
     # fmt: off
     gl.warp_specialize([
-        (consume, (dk_map, dv_map, queries, grads, lse_terms, delta_terms, k_tile, v_tile,
-                   kv_full, batch, key_head, key, keys, low, high, first, stop, group, scale,
-                   log2_scale, tanh_scale, True, MASK, CAPPED, GROUPED, ROWS, KEYS, DIM, STAGES)),
-        (consume, (dk_map, dv_map, queries, grads, lse_terms, delta_terms, k_tile, v_tile,
-                   kv_full, batch, key_head, key, keys, low, high, first, stop, group, scale,
-                   log2_scale, tanh_scale, False, MASK, CAPPED, GROUPED, ROWS, KEYS, DIM, STAGES)),
+        (consume, (dk_map, dk, dk_head_stride, dk_row_stride, queries, grads, lse_terms,
+                   delta_terms, k_tile, v_tile, kv_full, batch, key_head, key, key_row, keys, low,
+                   high, first, stop, group, scale, log2_scale, tanh_scale, True, MASK, CAPPED,
+                   GROUPED, PACKED, ROWS, KEYS, DIM, COLUMNS, STAGES)),
+        (consume, (dv_map, dv, dv_head_stride, dv_row_stride, queries, grads, lse_terms,
+                   delta_terms, k_tile, v_tile, kv_full, batch, key_head, key, key_row, keys, low,
+                   high, first, stop, group, scale, log2_scale, tanh_scale, False, MASK, CAPPED,
+                   GROUPED, PACKED, ROWS, KEYS, DIM, COLUMNS, STAGES)),
         (produce, (q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms,
-                   k_tile, v_tile, kv_full, batch, key_head, key_instance, key, first, stop,
-                   row_blocks, group, ROWS, STAGES, GROUPED)),
+                   k_tile, v_tile, kv_full, batch, key_head, key_instance, key_row, first, stop,
+                   row_blocks, q_from, q_length, group, ROWS, STAGES, GROUPED, PACKED)),
     ], [4, 1], [240, 24])

@@ -108,7 +108,6 @@ def flash_attention(
             k,
             v,
             scale=scale,
-            softcap=cap,
             masked=mask is not None,
         )
         if refusal is None and impl == "auto" and right >= 0:
