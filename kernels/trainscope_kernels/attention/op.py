@@ -73,7 +73,9 @@ def flash_attention(
     scores. It gets no gradient.
     impl: "gluon" (Hopper with Triton 3.6, and only what the table in gluon_envelope.py says),
     "triton" (CUDA, compute capability 8.0 and newer; no float64), "reference" (eager torch, any
-    device, holds the scores), or "auto": the first of them that takes this call.
+    device, holds the scores), or "auto": the first of them that takes this call, as they are
+    fastest in this order; "gluon" from 512 queries on only, for making its tensor maps takes the
+    CPU longer than fewer take the GPU.
     return_lse: also return the natural-log LSE of the scores, (batch, heads, queries), float32
     (float64 for float64), differentiable.
     deterministic: the same bits every run, gradients included; "auto" then picks what is so.
