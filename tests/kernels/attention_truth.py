@@ -8,18 +8,17 @@ import torch
 
 
 def visible(queries: int, keys: int, causal: str | None, window: tuple[int, int] | None) -> Any:
-    """For each query the keys it may see, one pair at a time."""
+    """For each query the keys it may see."""
     shift = 0 if causal == "top-left" else keys - queries
     left, right = window or (-1, -1)
-    seen = torch.zeros(queries, keys, dtype=torch.bool)
-    for i in range(queries):
-        for j in range(keys):
-            ahead = j - (i + shift)
-            seen[i, j] = (
-                (causal is None or ahead <= 0)
-                and (left < 0 or -ahead <= left)
-                and (right < 0 or ahead <= right)
-            )
+    ahead = torch.arange(keys)[None, :] - (torch.arange(queries)[:, None] + shift)
+    seen = torch.ones(queries, keys, dtype=torch.bool)
+    if causal is not None:
+        seen &= ahead <= 0
+    if left >= 0:
+        seen &= -ahead <= left
+    if right >= 0:
+        seen &= ahead <= right
     return seen
 
 
@@ -47,6 +46,8 @@ def attention(
         seen = seen & (mask != -torch.inf)
     elif mask is not None:
         seen = seen & mask
+    if k.shape[2] == 0:
+        return q.new_zeros((*q.shape[:3], v.shape[3])), q.new_full(q.shape[:3], -torch.inf)
     some = seen.any(-1).expand(scores.shape[:-1])
     # what is hidden gets a finite score and no weight, so that no gradient is 0 * inf
     weights = torch.where(seen, scores, torch.zeros_like(scores))
