@@ -84,6 +84,25 @@ def test_dynamic_lengths_are_compiled_once_and_right(impl: str) -> None:
     assert counter.frame_count == 1
 
 
+def test_every_option_compiles_whole() -> None:
+    torch._dynamo.reset()
+
+    def attend(q: torch.Tensor, mask: torch.Tensor, width: int) -> list[torch.Tensor]:
+        ways: list[dict[str, Any]] = [
+            {"window": (width, 0), "causal": True},
+            {"window": [1, 2], "scale": 0.3, "softcap": 2.0},
+            {"mask": mask, "causal": "bottom-right"},
+            {"deterministic": True, "impl": "reference"},
+        ]
+        return [flash_attention(q, q, q, **how) for how in ways]
+
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager", dynamic=True)
+    for length in (6, 9):
+        q = torch.randn(1, 2, length, 4)
+        given = q, torch.rand(length, length) > 0.3, length - 3
+        torch.testing.assert_close(compiled(*given), attend(*given))
+
+
 def test_a_length_that_is_marked_as_dynamic_compiles_once() -> None:
     torch._dynamo.reset()
     counter = CompileCounter()

@@ -87,7 +87,7 @@ def flash_attention(
     if not_offered:
         refuse(not_offered)
     options = None
-    if mask is None:
+    if mask is None and (window is None or not torch.compiler.is_compiling()):
         # what is equal is found in one place, and only some of 1, 1.0 and True are allowed
         band = causal, type(causal), window if window is None else str(window)
         options = band, scale, softcap, impl, return_lse, deterministic
