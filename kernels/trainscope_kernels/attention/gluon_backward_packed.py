@@ -2,8 +2,8 @@
 
 The records are those of gluon_packed: of blocks of queries as in the forward, and for dK and dV
 of blocks of keys, in a list made with queries and keys exchanged, and the band turned over.
-What TMA reads past the end of a sequence is of the next one: it is finite or the caller's own NaN,
-and its P is 0.
+What TMA reads past the end of a sequence is of the next one. Its P is 0; but 0 times a NaN would be
+NaN, so that rows which a product sums over are emptied first.
 """
 
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
@@ -17,7 +17,11 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
-__all__ = ["packed_block", "put_rows"]
+from trainscope_kernels.attention.gluon_mask import worked_out_here
+
+__all__ = ["empty_rows", "packed_block", "put_rows"]
+
+CHUNK = gl.constexpr(16)
 
 
 @gluon.jit
@@ -45,6 +49,23 @@ def packed_block(records, heads, RECORD: gl.constexpr):
         gl.load(record + 6),
         live,
     )
+
+
+@gluon.jit
+def empty_rows(tile, begin, ROWS: gl.constexpr, DIM: gl.constexpr):
+    """Zeros in the rows of a tile from ``begin`` on, if there are any.
+
+    Each warpgroup does it for itself, before it reads: both write the same.
+    """
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // DIM, DIM // 8], [4, 1], [1, 0])
+    if begin < ROWS:
+        # few rows at a time, for few registers
+        row = worked_out_here(gl.arange(0, CHUNK, gl.SliceLayout(1, layout)))[:, None]
+        for chunk in gl.static_range(ROWS // CHUNK):
+            part = tile.slice(chunk * CHUNK, CHUNK, 0)
+            values = part.load(layout)
+            part.store(gl.where(row < begin - chunk * CHUNK, values, gl.zeros_like(values)))
+        fence_async_shared()
 
 
 @gluon.jit

@@ -44,7 +44,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from trainscope_kernels.attention.gluon_backward_mask import hide_columns
-from trainscope_kernels.attention.gluon_backward_packed import packed_block, put_rows
+from trainscope_kernels.attention.gluon_backward_packed import empty_rows, packed_block, put_rows
 from trainscope_kernels.attention.gluon_band import tiles_seen
 from trainscope_kernels.attention.gluon_mask import soft_tanh
 from trainscope_kernels.attention.gluon_pipeline import advance, copy_in, init_ring
@@ -118,6 +118,10 @@ def consume(
             q = q_tile.reshape([ROWS, DIM])
             grad = grad_tiles.index(warpgroup).reshape([ROWS, DIM])
             v = v_tiles.index(v_stage).reshape([KEYS, DIM])
+        if PACKED:
+            mbarrier.wait(v_full.index(v_stage), v_phase)
+            empty_rows(k, keys - key, KEYS, DIM)
+            empty_rows(v, keys - key, KEYS, DIM)
         s = warpgroup_mma(q, k.permute((1, 0)), no_s, use_acc=False, is_async=True)
         mbarrier.wait(v_full.index(v_stage), v_phase)
         dp = warpgroup_mma(grad, v.permute((1, 0)), no_s, use_acc=False, is_async=True)

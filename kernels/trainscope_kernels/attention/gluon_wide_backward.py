@@ -44,7 +44,7 @@ from trainscope_kernels.attention.gluon_backward_mask import (
     hide_keys,
     past_last_key,
 )
-from trainscope_kernels.attention.gluon_backward_packed import packed_block, put_rows
+from trainscope_kernels.attention.gluon_backward_packed import empty_rows, packed_block, put_rows
 from trainscope_kernels.attention.gluon_mask import soft_tanh
 from trainscope_kernels.attention.gluon_pipeline import advance, init_ring
 from trainscope_kernels.attention.gluon_warpgroups import meet, settled
@@ -90,8 +90,8 @@ def weights(
 @gluon.jit
 def consume(
     grad_map, made_to, head_stride, row_stride, queries, grads, lse_terms, delta_terms, k_tile,
-    v_tile, kv_full, batch, key_head, key, key_row, keys, low, high, first, stop, group, scale,
-    log2_scale, tanh_scale,
+    v_tile, kv_full, batch, key_head, key, key_row, keys, q_length, low, high, first, stop,
+    group, scale, log2_scale, tanh_scale,
     MAKES_DK: gl.constexpr, MASK: gl.constexpr, CAPPED: gl.constexpr, GROUPED: gl.constexpr,
     PACKED: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr,
     COLUMNS: gl.constexpr, STAGES: gl.constexpr,
@@ -99,7 +99,7 @@ def consume(
     """A warpgroup: dK of the program's keys with MAKES_DK, else their dV.
 
     grad_map, made_to, head_stride, row_stride: of what it makes. key, keys: the first key and the
-    length of the sequence; key_row: where that key is in the tensor.
+    length of the sequence, q_length of its queries; key_row: where that key is in the tensor.
     """
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
     kv_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DIM, 16])
@@ -123,7 +123,12 @@ def consume(
     for _ in range(steps):
         q = q_tiles.index(stage).reshape([ROWS, DIM])
         grad = grad_tiles.index(stage).reshape([ROWS, DIM])
+        left = q_length - block * ROWS
         mbarrier.wait(q_full.index(stage), phase)
+        if PACKED:
+            mbarrier.wait(grad_full.index(stage), phase)
+            empty_rows(q, left, ROWS, DIM)
+            empty_rows(grad, left, ROWS, DIM)
         s = start_of_s(lse_terms.index(stage), CAPPED, ROWS, KEYS)
         if MAKES_DK:
             if CAPPED:
@@ -260,13 +265,13 @@ def attention_wide_backward(
     # fmt: off
     gl.warp_specialize([
         (consume, (dk_map, dk, dk_head_stride, dk_row_stride, queries, grads, lse_terms,
-                   delta_terms, k_tile, v_tile, kv_full, batch, key_head, key, key_row, keys, low,
-                   high, first, stop, group, scale, log2_scale, tanh_scale, True, MASK, CAPPED,
-                   GROUPED, PACKED, ROWS, KEYS, DIM, COLUMNS, STAGES)),
+                   delta_terms, k_tile, v_tile, kv_full, batch, key_head, key, key_row, keys,
+                   q_length, low, high, first, stop, group, scale, log2_scale, tanh_scale, True,
+                   MASK, CAPPED, GROUPED, PACKED, ROWS, KEYS, DIM, COLUMNS, STAGES)),
         (consume, (dv_map, dv, dv_head_stride, dv_row_stride, queries, grads, lse_terms,
-                   delta_terms, k_tile, v_tile, kv_full, batch, key_head, key, key_row, keys, low,
-                   high, first, stop, group, scale, log2_scale, tanh_scale, False, MASK, CAPPED,
-                   GROUPED, PACKED, ROWS, KEYS, DIM, COLUMNS, STAGES)),
+                   delta_terms, k_tile, v_tile, kv_full, batch, key_head, key, key_row, keys,
+                   q_length, low, high, first, stop, group, scale, log2_scale, tanh_scale, False,
+                   MASK, CAPPED, GROUPED, PACKED, ROWS, KEYS, DIM, COLUMNS, STAGES)),
         (produce, (q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms,
                    k_tile, v_tile, kv_full, batch, key_head, key_instance, key_row, first, stop,
                    row_blocks, q_from, q_length, group, ROWS, STAGES, GROUPED, PACKED)),
