@@ -14,6 +14,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 from trainscope_kernels.gelu import triton_impl
+from trainscope_kernels.triton_start import FUSED
 
 SIZES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp64": 8}
 SOFTMAX_SHAPES = [((6, 33), 1), ((2, 17, 5), 1), ((2, 40_000), 1), ((2, 300_000), 1)]
@@ -42,7 +43,7 @@ def cases() -> Iterator[tuple[str, Callable[[], object]]]:
 def gelu(kernel: str, dtype: str, tanh: bool) -> object:
     source, (_, warps) = compile_gelu.source(kernel, dtype, tanh)
     return triton.compile(
-        source, target=GPUTarget("cuda", CAPABILITY, 32), options={"num_warps": warps}
+        source, target=GPUTarget("cuda", CAPABILITY, 32), options={"num_warps": warps, **FUSED}
     )
 
 

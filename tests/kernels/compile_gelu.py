@@ -16,6 +16,7 @@ from triton.compiler import ASTSource
 
 from trainscope_kernels.gelu import triton_impl
 from trainscope_kernels.gelu import triton_kernels as made
+from trainscope_kernels.triton_start import FUSED
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 TYPES = {"bf16": 2, "fp32": 4}
@@ -78,7 +79,7 @@ def source(name: str, kind: str, tanh: bool) -> tuple[ASTSource, tuple[int, int]
 
 def look(source: ASTSource, capability: int, warps: int) -> dict[str, object]:
     target = GPUTarget("cuda", capability, 32)
-    compiled = triton.compile(source, target=target, options={"num_warps": warps})
+    compiled = triton.compile(source, target=target, options={"num_warps": warps, **FUSED})
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()

@@ -23,6 +23,7 @@ from trainscope_kernels.softmax.launch import launch_of
 from trainscope_kernels.softmax.plan import backward_plan, forward_plan
 from trainscope_kernels.softmax.triton_backward import softmax_backward_kernel
 from trainscope_kernels.softmax.triton_forward import softmax_forward_kernel
+from trainscope_kernels.triton_start import FUSED
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 ITEMSIZES = {"bf16": 2, "fp16": 2, "fp32": 4}
@@ -87,7 +88,7 @@ def compiled(
 def one_launch(
     kernel: Any, types: dict[str, str], fixed: dict[str, Any], aligned: set[str], capability: int
 ) -> dict[str, Any]:
-    options = {"num_warps": fixed.pop("num_warps")}
+    options = {name: fixed.pop(name) for name in ("num_warps", *FUSED)}
     names = kernel.arg_names
     types = types | dict.fromkeys(fixed, "constexpr")
     # in the same order every time: Triton's cache of what it compiled looks at it
