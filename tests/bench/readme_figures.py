@@ -26,12 +26,12 @@ def measured_on(result: dict[str, Any]) -> str:
     return f"{where['device']}, torch {where['torch']}, Python {where['python']}, {where['date']}"
 
 
-def overhead(name: str, how: str) -> str:
+def overhead(name: str) -> str:
     """A whole-loop table."""
     result = read(name)
     lines = [
         f"A launch-bound loop (16 layers of width 256), each variant in pairs with the bare loop, "
-        f"{result['steps']} steps each, {how} ({measured_on(result)}; `tests/bench/overhead.py`):",
+        f"{result['steps']} steps each, {result['how']} ({measured_on(result)}; `tests/bench/overhead.py`):",
         "",
         "| switched on | ms a step, bare | with it | median of the paired ratios | 95 % bound |",
         "|---|---|---|---|---|",
@@ -147,8 +147,8 @@ def replay_truth() -> str:
 def figures() -> str:
     """All figures."""
     parts = [
-        overhead("overhead", "after as many to warm up"),
-        overhead("overhead_first_steps", "the first ones of a run, after 20 to warm up"),
+        overhead("overhead"),
+        overhead("overhead_first_steps"),
         hot_path(),
         log_cost(),
         sync_cases(),
