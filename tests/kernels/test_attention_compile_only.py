@@ -24,6 +24,7 @@ def test_every_option_and_every_dtype_compiles(compiled_attention: dict[str, Any
     assert {name: said for name, said in options.items() if said is not None} == {}
 
 
+@pytest.mark.usefixtures("measured_triton")
 def test_the_inner_loops_read_no_spilt_register_and_shared_memory_fits(
     compiled: list[dict[str, Any]],
 ) -> None:

@@ -35,6 +35,7 @@ def test_each_value_is_read_once_by_a_launch_and_written_once(launches) -> None:
     assert set(long) == {"publish", "finish"}
 
 
+@pytest.mark.usefixtures("measured_triton")
 def test_two_programs_fit_on_a_multiprocessor(launches) -> None:
     # a whole row of 32,768 columns is the exception: it fills one by itself
     for each in launches:

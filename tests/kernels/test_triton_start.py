@@ -58,6 +58,7 @@ def compiled(given: list[tuple[Any, ...]], **more: Any) -> Any:
     kernel = CompiledKernel.__new__(CompiledKernel)
     kernel.module, kernel.function, kernel.packed_metadata = 1, 3, (8, 1, 0)
     kernel.name, kernel.src, kernel._run = "kernel", None, launcher
+    kernel._module_pid = 0  # nothing of it is loaded in this process, so nothing is unloaded
     return kernel
 
 
