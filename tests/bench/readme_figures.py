@@ -31,7 +31,8 @@ def overhead(name: str) -> str:
     result = read(name)
     lines = [
         f"A launch-bound loop (16 layers of width 256), each variant in pairs with the bare loop, "
-        f"{result['steps']} steps each, {result['how']} ({measured_on(result)}; `tests/bench/overhead.py`):",
+        f"{result['steps']} steps each, {result['how']} ({measured_on(result)}; "
+        "`tests/bench/overhead.py`):",
         "",
         "| switched on | ms a step, bare | with it | median of the paired ratios | 95 % bound |",
         "|---|---|---|---|---|",
