@@ -33,6 +33,8 @@ _WORKERS = {
     "lead": "the loop waits for the DataLoader's workers, which deliver no faster than now",
     "follow": "the DataLoader's workers keep up with a shorter step",
 }
+_CLEAR_GAIN = 0.02
+"""Share of a step by which a gain is above the waits that were recorded beyond doubt."""
 _SMALL_BYTES = 1 << 16
 """What so small a copy takes does not depend on the rate."""
 
@@ -116,7 +118,9 @@ def what_if(
         # a loop that waited for the workers though profiled waits for them without a profiler too
         program = program.paced(min(step_ns * program.steps / program.recorded_ns, 1.0))
     waits = {} if measured_wait is None else _measured(program, measured_wait)
-    return _Forecast(program, calibrate(program, step_ns, waits), step_ns, kept).what_if(drift)
+    blocked_ns = sum(sync.blocked_ns for sync in syncs if sync.step >= 0) / len(steps)
+    calibration = calibrate(program, step_ns, waits)
+    return _Forecast(program, calibration, step_ns, kept, blocked_ns).what_if(drift)
 
 
 def _measured(
@@ -140,8 +144,10 @@ class _Forecast:
         calibration: Calibration,
         measured_ns: float | None,
         kept: frozenset[int],
+        blocked_ns: float,
     ) -> None:
         self._program = program
+        self._blocked_ns = blocked_ns
         self._calibration = calibration
         self._measured_ns = measured_ns
         self._kept = kept
@@ -173,7 +179,7 @@ class _Forecast:
             calibrated=calibration.measured,
             removals=() if cannot else tuple(removals),
             cannot_tell=cannot,
-            assumptions=tuple(self._assumptions()),
+            assumptions=tuple(self._assumptions(() if cannot else removals)),
             kept=tuple(program.sites[place] for place in sorted(self._kept)),
             lanes=program.lanes,
             before=Drawable(program, guess),
@@ -219,8 +225,14 @@ class _Forecast:
     def _few_step_ns(self, places: frozenset[int]) -> float:
         return float(np.median(run(without(self._program, places), self._few)))
 
-    def _assumptions(self) -> list[str]:
+    def _assumptions(self, removals: Sequence[Removal]) -> list[str]:
         words = []
+        gain_ns = removals[0].step_ns * (removals[0].speedup - 1.0) if removals else 0.0
+        if gain_ns > self._blocked_ns + _CLEAR_GAIN * self._few_with_ns:
+            words.append(
+                "with no profiler on the CPU is fast enough to wait for the GPU, which it hardly "
+                "does in the window"
+            )
         if self._measured_ns is None:
             words.append(
                 "no step time without a profiler was given: how far profiling slowed the CPU is "

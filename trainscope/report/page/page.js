@@ -6,8 +6,9 @@
   if (!data || !canvases.length) return;
   const said = document.getElementById("said");
   const longest = Math.max(...data.pictures.map((p) => p.length_ns));
-  // one step at first, the longest of the pictures' own first ones
-  const oneStep = Math.min(1.04 * Math.max(...data.pictures.map((p) => p.step_ends_ns[0] || p.length_ns)), longest);
+  // one step at first, the longest of all pictures
+  const longestStep = (p) => Math.max(...p.step_ends_ns.map((ns, i) => ns - (i ? p.step_ends_ns[i - 1] : 0)), 0) || p.length_ns;
+  const oneStep = Math.min(1.04 * Math.max(...data.pictures.map(longestStep)), longest);
   const LEFT = 112, ROW = 24, GAP = 7, AXIS = 22;
   const view = { from: 0, to: oneStep };
   const style = () => getComputedStyle(document.documentElement);
@@ -56,7 +57,7 @@
       c.fillRect(x(t), 0, 1, bottom);
       c.fillStyle = dim;
       c.textAlign = "center";
-      const covered = picture.step_ends_ns.some((ns) => x(ns) - LEFT > 90 && x(t) > x(ns) - 130 && x(t) < x(ns) + 22);
+      const covered = picture.step_ends_ns.some((ns) => x(ns) - LEFT > 130 && x(t) > x(ns) - 160 && x(t) < x(ns) + 30);
       if (x(t) < width - 24 && !covered) c.fillText(t === 0 ? "0" : time(t), Math.max(x(t), LEFT + 4), height - AXIS / 2);
     }
     picture.lanes.forEach((lane, place) => {
@@ -97,7 +98,7 @@
       c.fillStyle = ink;
       for (let y = 0; y < bottom; y += 6) c.fillRect(x(ns) - 0.5, y, 1, 3);
       c.textAlign = "right";
-      if (x(ns) - LEFT > 90) c.fillText("step ends " + time(ns), x(ns) - 4, bottom + 1 + AXIS / 2);
+      if (x(ns) - LEFT > 130) c.fillText("step ends " + time(ns), x(ns) - 4, bottom + 1 + AXIS / 2);
     });
   }
 

@@ -18,6 +18,7 @@ from trainscope.report.build_what_if import MIN_GAIN
 from trainscope.report.model import Finding, Report
 from trainscope.report.page.charts import curve
 from trainscope.report.page.history import History, Series, history
+from trainscope.report.page.names import kind_of_phase
 from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
 from trainscope.report.wording import count_of, duration
@@ -25,6 +26,8 @@ from trainscope.report.wording import count_of, duration
 __all__ = ["render"]
 
 MOST_ROWS = 30
+_LEAST_SHARE = 0.001
+"""Of a bar: what is less cannot be seen."""
 _BETWEEN_SENTENCES = r"(?<=[.!?]) (?=[A-Z0-9])|(?<=x\)\.) "
 """A sentence may begin with a place, in small letters, but then a speedup ends the one before."""
 _KIND_WORDS = {
@@ -164,7 +167,7 @@ def _numbers(report: Report) -> Iterator[tuple[str, str]]:
         yield duration(report.idle.per_step_ms), "GPU idle a step, in the window"
     blocked = [sync.blocked_ms_total for sync in report.syncs if sync.during == "training"]
     known = [each for each in blocked if each is not None]
-    if known and report.steps.count:
+    if known and report.steps.count and sum(known) >= 0.001:
         yield duration(sum(known) / report.steps.count), "blocked a step; most of it is not lost"
 
 
@@ -174,19 +177,20 @@ def _findings(report: Report) -> list[Finding]:
 
 
 def _bars(report: Report) -> Iterator[_Bar]:
-    if report.phases and report.steps.wall_ms is not None:
-        whole = sum(phase.per_step_ms.median for phase in report.phases)
-        parts = [
-            _Part(
-                phase.per_step_ms.median / whole,
-                KINDS.index(phase.name if phase.name in KINDS else "phase"),
-                f"{phase.name} {duration(phase.per_step_ms.median)}",
-            )
-            for phase in report.phases
-            if whole and phase.per_step_ms.median / whole > 0.001
-        ]
-        if parts:
-            yield _Bar("CPU, by phase", "; ".join(part.words for part in parts), parts)
+    parts = [
+        _Part(
+            phase.share or 0.0,
+            KINDS.index(kind_of_phase(phase.name)),
+            f"{phase.name} {duration(phase.per_step_ms.median)}, {phase.share or 0.0:.0%}",
+        )
+        for phase in report.phases
+        if (phase.share or 0.0) > _LEAST_SHARE
+    ]
+    if parts:
+        rest = 1.0 - sum(part.share for part in parts)
+        if rest > _LEAST_SHARE:
+            parts.append(_Part(rest, KINDS.index("idle other"), f"outside phases {rest:.0%}"))
+        yield _Bar("CPU, by phase", "; ".join(part.words for part in parts), parts)
     gpu, idle = report.gpu, report.idle
     if gpu is None or idle is None:
         return

@@ -45,10 +45,11 @@ class ReplayPictures:
     def picture(self, title: str, drawn: Drawn) -> Picture:
         """One replay: phases where the CPU's calls lie in any, CPU, and each stream with work."""
         lanes = [*self._phases(drawn), self._cpu(drawn)]
+        devices = len({device for device, _ in self._lanes})
         for place, (device, stream) in enumerate(self._lanes[:MAX_LANES]):
             rows = np.flatnonzero(drawn.gpu_lane == place)
             if len(rows):
-                name = f"GPU {device}, stream {stream}" if len(self._lanes) > 1 else "GPU"
+                name = f"GPU {device}, stream {stream}" if devices > 1 else f"stream {stream}"
                 lanes.append(self._stream(name, drawn, rows))
         return Picture(title, "", drawn.length_ns, tuple(lanes), self._step_ends(drawn))
 
@@ -108,10 +109,14 @@ class ReplayPictures:
         )
 
     def _step_ends(self, drawn: Drawn) -> list[int]:
-        step = self._step_of_op[drawn.gpu_op]
-        return sorted(
-            int(drawn.gpu_end_ns[step == each].max()) for each in np.unique(step[step >= 0])
-        )
+        """Where the fullest stream goes from one step to the next; others may be ahead of it."""
+        if not len(drawn.gpu_lane):
+            return []
+        rows = np.flatnonzero(drawn.gpu_lane == np.argmax(np.bincount(drawn.gpu_lane)))
+        rows = rows[self._step_of_op[drawn.gpu_op[rows]] >= 0]
+        rows = rows[np.argsort(drawn.gpu_start_ns[rows], kind="stable")]
+        last = np.diff(self._step_of_op[drawn.gpu_op[rows]], append=-1) != 0
+        return drawn.gpu_end_ns[rows[last]].tolist()
 
 
 def _phases_of_calls(window: Window, steps: WindowSteps) -> Column:
