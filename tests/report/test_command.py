@@ -59,3 +59,9 @@ def test_faults_are_one_line_on_standard_error_and_status_2(run: Path, tmp_path:
     assert done.stderr.endswith(
         "cannot be written: No such file or directory; name a file in a directory that exists\n"
     )
+    done = CliRunner().invoke(app, [str(run), "--keep", "train.py:42"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "trainscope report: keep='train.py:42' is no place that waits in the captured window; "
+        "known are none: nothing waits in it\n"
+    )
