@@ -12,15 +12,40 @@ from made_runs import full_trace, write_run
 import trainscope
 
 HEAVY = ("torch", "nvtx", "wandb", "triton", "tensorboard", "pandas")
-BLOCK = f"""
+OPTIONAL = ("nvtx", "wandb", "triton", "tensorboard", "lightning", "transformers")
+
+
+def without(*packages: str) -> str:
+    """The beginning of a program on a machine that has none of these packages."""
+    return f"""
 import sys
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {HEAVY}:
+        if name.partition(".")[0] in {packages}:
             raise ModuleNotFoundError("No module named " + repr(name), name=name)
 
 sys.meta_path.insert(0, Blocked())
+"""
+
+
+BLOCK = without(*HEAVY)
+LOOP = """
+import torch
+import trainscope as ts
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with ts.Scope(sys.argv[1], schedule=ts.Schedule(wait=1, active=1)) as scope:
+    scope.wrap(model, optimizer)
+    for batch in scope.steps([torch.ones(2, 4)] * 3):
+        loss = model(batch).sum()
+        loss.backward()
+        optimizer.step()
+        scope.log(loss=loss)
+report = scope.report()
+print(report.steps.count, sorted(phase.name for phase in report.phases))
+print(scope.latest("loss") == loss.item())
 """
 LOADED = f"""
 print("loaded:", [name for name in {HEAVY} if name in sys.modules])
@@ -73,6 +98,15 @@ def test_a_report_is_made_where_no_torch_is_installed(tmp_path: Path) -> None:
     verdict, loaded = python(program, str(path)).splitlines()
     assert verdict.startswith("train.py:42 made the CPU wait 10.7 ms of every 20.4 ms step")
     assert loaded == "loaded: []"
+
+
+def test_a_loop_is_recorded_where_nothing_optional_is_installed(tmp_path: Path) -> None:
+    """Nor is there a GPU: the phases, the window and the values are all there."""
+    program = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''" + without(*OPTIONAL) + LOOP
+    steps, logged = python(program, str(tmp_path / "run")).splitlines()
+    assert steps == "3 ['backward', 'data', 'forward', 'optimizer']"
+    assert logged == "True"
+    assert (tmp_path / "run" / "rank0" / "trace-000.json.gz").exists()
 
 
 @pytest.mark.parametrize(
