@@ -43,6 +43,15 @@ def seeded() -> None:
 
 
 @pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU tensors stand for those of the current GPU where calls are done again the short way."""
+    from trainscope_kernels import repeats
+
+    monkeypatch.setattr(repeats, "_on_current", lambda x: True)
+    monkeypatch.setattr(repeats, "_current_device", lambda: -1)
+
+
+@pytest.fixture
 def measured_triton() -> None:
     """For what was looked at in the code of one release: another one allots registers otherwise."""
     import triton

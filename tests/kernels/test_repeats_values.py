@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainscope_kernels import bias_gelu, flash_attention, gelu, repeats, softmax
+from trainscope_kernels import bias_gelu, flash_attention, gelu, softmax
 from trainscope_kernels.attention import triton_launch
 from trainscope_kernels.gelu import triton_impl
 from trainscope_kernels.repeats import Repeats
@@ -37,8 +37,8 @@ def address_of(x: torch.Tensor) -> int | None:
 
 
 @pytest.fixture
-def starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The kernels that were started the short way, by name; CPU tensors stand for a GPU's."""
+def starts(as_on_a_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The kernels that were started the short way, by name."""
     names: list[str] = []
 
     def compiled_start(kernel: Any, device: int, arguments: Any, constants: Any) -> Any:
@@ -58,8 +58,6 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     for module in (triton_impl, launch, triton_launch):
         monkeypatch.setattr(module, "compiled_start", compiled_start)
-    monkeypatch.setattr(repeats, "_on_current", lambda x: True)
-    monkeypatch.setattr(repeats, "_current_device", lambda: -1)
     before = [each for each in gc.get_objects() if type(each) is Repeats]
     for each in before:
         each._known.clear()
