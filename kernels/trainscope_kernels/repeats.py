@@ -26,6 +26,8 @@ __all__ = ["Again", "Repeats"]
 _TensorGuards: Any = getattr(guards, "TensorGuards", None)
 KINDS_AT_MOST = 16
 """Kinds of tensors remembered with the same options; the search tries one after the other."""
+OPTIONS_AT_MOST = 256
+"""Then all is forgotten: a scale that changes with each step would be remembered for ever."""
 
 Again = Callable[..., Any]
 """Does a call for tensors of a known kind; gives None where these cannot have it the short way."""
@@ -69,13 +71,15 @@ class Repeats:
             return None
         if not nobody_watches() or _any_autocast() or not all_plain(range(len(tensors)), tensors):
             return None
+        if options not in self._known and len(self._known) >= OPTIONS_AT_MOST:
+            self._known.clear()
         known = self._known.setdefault(options, [])
         if _one_is_twice(tensors) or any(same_kind(*tensors) for same_kind, _, _ in known):
             return None
         do = prepare() or _never
-        if len(known) >= KINDS_AT_MOST:
-            del known[0]
-        known.append((_kind_check(tensors), tensors[0].get_device(), do))
+        # the newest first: the keys of a decoder grow, and its layers have the same kind in turn
+        known.insert(0, (_kind_check(tensors), tensors[0].get_device(), do))
+        del known[KINDS_AT_MOST:]
         return do(*tensors)
 
 

@@ -7,6 +7,7 @@ would be told, packing the arguments anew) costs the CPU several times as much a
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ constants included.
 """
 
 
+@functools.lru_cache(maxsize=4096)
 def starter(compiled: Any, device: int) -> Start:
     """What enqueues ``compiled`` on the current stream of ``device``, which must be current.
 

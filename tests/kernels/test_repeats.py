@@ -171,3 +171,7 @@ def test_ever_new_kinds_do_not_grow_without_end(calls) -> None:
     assert len(calls._known["a"]) == repeats.KINDS_AT_MOST
     assert calls.again("a", torch.ones(length)) is not None
     assert calls.again("a", torch.ones(1)) is None
+    for option in range(3 * repeats.OPTIONS_AT_MOST):
+        first(calls, X, options=option)
+        assert len(calls._known) <= repeats.OPTIONS_AT_MOST
+    assert calls.again(option, X) is not None
