@@ -89,8 +89,8 @@ def flash_attention(
     options = None
     if mask is None and (window is None or not torch.compiler.is_compiling()):
         # what is equal is found in one place, and only some of 1, 1.0 and True are allowed
-        band = causal, type(causal), window if window is None else str(window)
-        options = band, scale, softcap, impl, return_lse, deterministic
+        sides = None if window is None else str(window)
+        options = causal, type(causal), sides, scale, softcap, impl, return_lse, deterministic
         made = _calls.again(options, q, k, v)
         if made is not None:
             return made
