@@ -13,15 +13,10 @@ from trainscope.record.hooks.engine import ENGINE
 from trainscope.record.hooks.everything import EVERY_MODEL, NEW_OPTIMIZERS, living_optimizers
 from trainscope.record.hooks.fetches import FETCHES, FetchWatcher
 from trainscope.record.hooks.methods import CALLS, STEPS, steps_of
+from trainscope.record.hooks.module_watchers import EveryModelWatcher, ModuleWatcher
 from trainscope.record.hooks.ranges import LoopRanges, RangeRecorder
 from trainscope.record.hooks.unseen import unseen_forwards, unseen_modules, unseen_optimizer_steps
-from trainscope.record.hooks.watchers import (
-    BackwardWatcher,
-    EveryModelWatcher,
-    ForwardWatcher,
-    ModuleWatcher,
-    StepWatcher,
-)
+from trainscope.record.hooks.watchers import BackwardWatcher, ForwardWatcher, StepWatcher
 
 __all__ = ["Hooks"]
 

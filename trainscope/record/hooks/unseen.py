@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainscope.record.hooks.watchers import ForwardWatcher, ModuleWatcher, StepWatcher
+from trainscope.record.hooks.module_watchers import ModuleWatcher
+from trainscope.record.hooks.watchers import ForwardWatcher, StepWatcher
 
 __all__ = ["unseen_forwards", "unseen_modules", "unseen_optimizer_steps"]
 
