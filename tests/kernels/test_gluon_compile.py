@@ -55,7 +55,7 @@ def test_no_loop_spills(compiled: list[dict]) -> None:
     # a word or two, needed again at the end: the register they are in would be one of the loop's
     others = [each for each in compiled if each not in forwards]
     assert {each["case"][0] for each in others if each["spilled"]} <= {96, 128, 256}
-    assert max(each["spilled"] for each in others) <= 12
+    assert max(each["spilled"] for each in others) <= 16
 
 
 def test_what_wgmmas_keep_in_registers_stays_there(compiled: list[dict]) -> None:

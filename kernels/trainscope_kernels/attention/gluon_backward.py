@@ -106,7 +106,9 @@ def consume(
     if WITH_DQ:
         no_dq = gl.zeros([ROWS, HALF], gl.float32, dq_layout)
         workspace += instance.to(gl.int64) * (blocks * ROWS) * DIM
+        workspace += (first * 2 + warpgroup) * (ROWS * HALF)
     own = key + warpgroup * OWN
+    ENDS: gl.constexpr = MASK == "end" or MASK == "band"
     past_end = past_last_key(own, keys, OWN, s_layout, MASK)
     stage = 0
     phase = 0
@@ -117,7 +119,9 @@ def consume(
     if V_IN_REGISTERS > 0:
         v_registers = v_own.slice(0, V_IN_REGISTERS, 1).load(kv_operand)
     block = first
-    for _ in range(steps):
+    for turn in range(first, first + steps):
+        if not GROUPED:
+            block = turn
         q = q_tiles.index(stage).reshape([ROWS, DIM])
         grad = grad_tiles.index(stage).reshape([ROWS, DIM])
         mbarrier.wait(q_full.index(stage), phase)
@@ -150,7 +154,7 @@ def consume(
             lse_term = lse_terms.index(stage).load(s_columns)[None, :]
             p = gl.exp2(capped * log2_scale + lse_term + past_end)
         else:
-            p = gl.exp2(p * log2_scale + past_end)
+            p = gl.exp2(p * log2_scale + past_end if ENDS else p * log2_scale)
         p = hide_keys(p, own, block * ROWS, key, low, high, OWN, ROWS, KEYS, MASK)
         p16 = gl.convert_layout(p.to(dtype), p_operand)
         if CAPPED:
@@ -169,7 +173,8 @@ def consume(
             dk = warpgroup_mma(gl.convert_layout(ds, p_operand), q, dk, is_async=True)
             dv, dq = warpgroup_mma_wait(1, deps=(dv, dq))
             mbarrier.arrive(grad_empty.index(stage), count=1)
-            add_to_workspace(dq, workspace + (block * 2 + warpgroup) * (ROWS * HALF), ROWS, HALF)
+            add_to_workspace(dq, workspace, ROWS, HALF)
+            workspace += ROWS * DIM
         else:
             dk = warpgroup_mma(gl.convert_layout(ds, p_operand), q, dk, is_async=True)
             dv = warpgroup_mma_wait(1, deps=(dv,))
@@ -177,12 +182,12 @@ def consume(
         dk = warpgroup_mma_wait(0, deps=(dk,))
         mbarrier.arrive(q_empty.index(stage), count=1)
         stage, phase = advance(stage, phase, STAGES)
-        block += 1
         if GROUPED:
+            block += 1
             around = block == stop
             block = gl.where(around, first, block)
             if WITH_DQ:
-                workspace += gl.where(around, blocks * (ROWS * DIM), 0)
+                workspace += gl.where(around, (blocks - stop + first) * (ROWS * DIM), 0)
     v_own.store(dv.to(dtype))
     if WITH_DQ:
         meet()
