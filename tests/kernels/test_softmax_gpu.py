@@ -52,7 +52,8 @@ def test_clusters_read_strided_rows(columns, dtype) -> None:
     x = narrow[0, :1].expand(6, columns)
     assert torch.equal(softmax(x, impl="cuda"), softmax(x.contiguous(), impl="cuda"))
     y = softmax(narrow, impl="cuda")
-    for dy in (torch.ones(1, 1, 1, device="cuda").to(dtype).expand_as(y), wide.flip(0)[..., :columns]):
+    one = torch.ones(1, 1, 1, device="cuda", dtype=dtype)
+    for dy in (one.expand_as(y), wide.flip(0)[..., :columns]):
         expected = backward_by_clusters(dy.contiguous(), y)
         assert torch.equal(backward_by_clusters(dy, y), expected)
 
