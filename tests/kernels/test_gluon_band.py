@@ -93,6 +93,9 @@ def test_every_key_that_is_seen_is_read_and_what_is_not_masked_is_seen(on_intege
             for row in range(block_row, block_row + block, ROWS):
                 first, end = tiles(row, ROWS)
                 assert 0 <= block_first <= first < end <= max(block_end, 1), case
+                if mask in ("none", "end") or (mask == "diagonal" and block <= plan.keys):
+                    # no warpgroup gives tiles back unread
+                    assert (first, end) == (block_first, block_end), case
                 assert (end - 1) * plan.keys < keys, case
                 begin, stop = gluon_band.open_keys.fn(
                     Towards(row), low, high, keys, ROWS, plan.keys
@@ -124,7 +127,9 @@ def test_every_key_that_is_seen_is_read_and_what_is_not_masked_is_seen(on_intege
         (256, 256, 192, (-1, -1, False), "none"),
         (128, 256, 256, (-1, 0, False), "diagonal"),
         (128, 1000, 1000, (-1, 0, True), "diagonal"),
-        (128, 256, 256 + 64, (-1, 0, True), "diagonal"),
+        (128, 256, 256 + 128, (-1, 0, True), "diagonal"),
+        (256, 256, 256 + 64, (-1, 0, True), "diagonal"),
+        (128, 256, 256 + 64, (-1, 0, True), "band"),
         (128, 256, 256 + 63, (-1, 0, True), "band"),
         (128, 256, 200, (-1, 0, True), "band"),
         (128, 256, 256, (300, 300, True), "none"),

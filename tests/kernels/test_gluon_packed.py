@@ -85,3 +85,37 @@ def test_no_lengths_have_more_blocks_than_there_is_room_for(queries: int, sequen
         cuts = sorted(draw.randrange(queries + 1) for _ in range(sequences - 1))
         lengths = [b - a for a, b in zip([0, *cuts], [*cuts, queries], strict=True)]
         assert sum(-(-each // 128) for each in lengths) <= room
+
+
+@pytest.mark.parametrize("keys", [64, 128])
+@pytest.mark.parametrize("sequences", [1, 7, 60])
+def test_the_longest_blocks_come_first_and_none_is_lost(
+    device: torch.device, sequences: int, keys: int
+) -> None:
+    draw = random.Random(sequences)
+    of_q, of_k = ([draw.randrange(1, 700) for _ in range(sequences)] for _ in range(2))
+    for band in (Band(-1, -1, False), Band(-1, 0, True), Band(100, 7, True)):
+        cu_q = torch.tensor([0, *of_q], device=device).cumsum(0).to(torch.int32)
+        cu_k = torch.tensor([0, *of_k], device=device).cumsum(0).to(torch.int32)
+        records = gluon_packed.block_records(cu_q, cu_k, 128, sum(of_q), sum(of_k), band)
+        ordered = gluon_packed.longest_first(records, 128, keys).tolist()
+        wanted = expected(of_q, of_k, 128, band)
+        assert ordered[0][0] == len(wanted)
+        found = [tuple(each[:7]) for each in ordered[1 : 1 + len(wanted)]]
+        # equally long ones stay in their order
+        assert found == sorted(wanted, key=lambda each: -tiles(each, keys))
+
+
+def tiles(record: tuple[int, ...], keys: int) -> int:
+    """Tiles with a key that a query of the block sees, by position; one at least."""
+    row, _, _, _, length, low, high = record
+    end = max(-(-min(row + 128 + high, length) // keys), 1)
+    return end - min(max(row + low, 0) // keys, end - 1)
+
+
+def test_a_list_that_is_too_long_to_order_stays_as_it_is(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gluon_packed, "MOST_ORDERED", 2)
+    records = torch.zeros(4, gluon_packed.RECORD, dtype=torch.int32, device=device)
+    assert gluon_packed.longest_first(records, 128, 128) is records

@@ -7,8 +7,9 @@ MASK says what a kernel is compiled for:
 
     "none"      no band, and a whole number of tiles
     "end"       no band; the last tile is cut short
-    "diagonal"  no limit on the left; high is a multiple of 64 and of no row past the last key, so
-                that 64 queries meet the diagonal in one tile, their last, and each sees a key
+    "diagonal"  no limit on the left; high is a multiple of KEYS and of no row past the last key, so
+                that 64 queries meet the diagonal in one tile, their last, and each sees a key;
+                where a block has no more than KEYS of them, all its warpgroups in the same one
     "band"      anything: tiles at both ends may need the mask, and a query may see nothing
 """
 

@@ -26,8 +26,8 @@ zeros, and nobody reads it. Two parts of columns (64 + 32, 128 + 64, 128 + 128) 
 Who waits for whom:
 
     ring     full: the consumer may read    empty: the producer may overwrite
-    queries  TMA of 64 rows                 its warpgroup has loaded Q into registers, or (Q in
-                                            shared memory) its last S of the tile is complete
+    queries  TMA of 64 rows                 its warpgroup's first S of the tile is complete, or, Q
+                                            or a part of it in shared memory, its last
     keys     TMA of a tile                  every warpgroup's S of it is complete
     values   TMA of a tile                  every warpgroup's P @ V of it is complete
 
@@ -54,6 +54,7 @@ from trainscope_kernels.attention.gluon_forward_consumer import consume
 from trainscope_kernels.attention.gluon_pipeline import (
     block_of,
     copy_in,
+    head_and_block,
     init_ring,
     tile_after,
     tiles_of_program,
@@ -65,7 +66,7 @@ __all__ = ["attention_forward"]
 @gluon.jit
 def produce(
     q_map, k_map, v_map, queries, keys, values, schedule, length_k, low, high, row_blocks, heads,
-    group,
+    group, together,
     WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr,
     MASK: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
 ):  # fmt: skip
@@ -75,8 +76,7 @@ def produce(
     q_phase = 1
     turns, listed_at, tile = tiles_of_program(schedule, TABLE)
     for turn in range(turns):
-        instance = tile // row_blocks
-        row_block = tile - instance * row_blocks
+        instance, row_block = head_and_block(tile, row_blocks, heads, together, PACKED)
         batch = instance // heads
         head = instance - batch * heads
         kv = head // group
@@ -106,12 +106,12 @@ def produce(
 @gluon.jit(
     do_not_specialize=[
         "tiles", "length_q", "length_k", "low", "high", "head_stride", "row_stride", "row_blocks",
-        "heads", "group",
+        "heads", "group", "together",
     ]
 )  # fmt: skip
 def attention_forward(
     q_map, k_map, v_map, out_map, out, lse, table, lists, tiles, length_q, length_k, low, high,
-    head_stride, row_stride, row_blocks, heads, group, log2_scale, to_tanh,
+    head_stride, row_stride, row_blocks, heads, group, together, log2_scale, to_tanh,
     WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr,
     MAIN: gl.constexpr, REST: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr,
     CAPPED: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
@@ -123,9 +123,9 @@ def attention_forward(
     *_map: tensor maps of (batch, heads, length, head_dim), in boxes of DIM columns, the output's
     of MAIN. MAIN + REST: head_dim. lse: (batch, heads, length_q), float32.
     table, lists: which program takes which tiles, see gluon_schedule; without TABLE any pointers.
-    PACKED: the batch is one, of sequences, and table their blocks (gluon_packed). Where a box of
-    out_map would reach into the next one, rows go to out, whose strides are given in eights.
-    Otherwise out is any pointer.
+    PACKED: the batch is one, of sequences, and table their blocks (gluon_packed), taken for
+    ``together`` heads at a time. Where a box of out_map would reach into the next sequence, rows go
+    to out, whose strides are given in eights. Otherwise out is any pointer.
     low, high, MASK: which keys a query sees, see gluon_band.
     log2_scale: what makes log2 units of the scores, or, CAPPED, of their tanh; must be positive.
     to_tanh: CAPPED, what makes of the scores what soft_tanh takes.
@@ -159,32 +159,32 @@ def attention_forward(
     if WARPGROUPS == 2:
         gl.warp_specialize([
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
-                       to_tanh, 0, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
-                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
+                       log2_scale, to_tanh, 0, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
+                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
-                       to_tanh, 1, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
-                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
+                       log2_scale, to_tanh, 1, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
+                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (produce, (q_map, k_map, v_map, queries, keys, values, schedule, length_k, low, high,
-                       row_blocks, heads, group, WARPGROUPS, ROWS, KEYS, STAGES, MASK, TABLE,
-                       PACKED)),
+                       row_blocks, heads, group, together, WARPGROUPS, ROWS, KEYS, STAGES, MASK,
+                       TABLE, PACKED)),
         ], [4, 1], [CONSUMER_REGISTERS, PRODUCER_REGISTERS])
     else:
         gl.warp_specialize([
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
-                       to_tanh, 0, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
-                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
+                       log2_scale, to_tanh, 0, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
+                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
-                       to_tanh, 1, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
-                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
+                       log2_scale, to_tanh, 1, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
+                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
-                       length_k, low, high, head_stride, row_stride, row_blocks, heads, log2_scale,
-                       to_tanh, 2, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES, MASK, CAPPED,
-                       TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
+                       log2_scale, to_tanh, 2, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
+                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (produce, (q_map, k_map, v_map, queries, keys, values, schedule, length_k, low, high,
-                       row_blocks, heads, group, WARPGROUPS, ROWS, KEYS, STAGES, MASK, TABLE,
-                       PACKED)),
+                       row_blocks, heads, group, together, WARPGROUPS, ROWS, KEYS, STAGES, MASK,
+                       TABLE, PACKED)),
         ], [4, 4, 1], [CONSUMER_REGISTERS, CONSUMER_REGISTERS, PRODUCER_REGISTERS])

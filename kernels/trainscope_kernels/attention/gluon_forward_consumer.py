@@ -36,6 +36,7 @@ from trainscope_kernels.attention.gluon_mask import columns_before, hide_outside
 from trainscope_kernels.attention.gluon_pipeline import (
     advance,
     block_of,
+    head_and_block,
     tile_after,
     tiles_of_program,
 )
@@ -48,7 +49,7 @@ LN2 = gl.constexpr(0.6931471805599453)
 @gluon.jit
 def consume(
     out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q, length_k, low, high,
-    head_stride, row_stride, row_blocks, heads, log2_scale, to_tanh,
+    head_stride, row_stride, row_blocks, heads, together, log2_scale, to_tanh,
     warpgroup: gl.constexpr, WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr,
     DIM: gl.constexpr, MAIN: gl.constexpr, REST: gl.constexpr, STAGES: gl.constexpr,
     MASK: gl.constexpr, CAPPED: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
@@ -72,8 +73,7 @@ def consume(
     q_phase = 0
     turns, listed_at, tile = tiles_of_program(schedule, TABLE)
     for turn in range(turns):
-        instance = tile // row_blocks
-        row_block = tile - instance * row_blocks
+        instance, row_block = head_and_block(tile, row_blocks, heads, together, PACKED)
         tile = tile_after(turn, tile, listed_at, TABLE)
         block_row, q_from, queries_here, _, keys_here, first_seen, last_seen = block_of(
             schedule[0], row_block, length_q, length_k, low, high, WARPGROUPS * ROWS, PACKED
@@ -87,8 +87,6 @@ def consume(
             q_main = q_main.load(q_operand)
         if REST > 0 and Q_IN_REGISTERS == MAIN + REST:
             q_rest = q_rest.load(q_operand)
-        if Q_IN_REGISTERS == MAIN + REST:
-            mbarrier.arrive(q_empty.index(warpgroup), count=1)
         first, end = tiles_seen(row, first_seen, last_seen, keys_here, ROWS, KEYS, MASK)
         if MASK == "band" or (MASK == "diagonal" and WARPGROUPS * ROWS > KEYS):
             block_first, block_end = tiles_seen(
@@ -107,6 +105,9 @@ def consume(
         s = warpgroup_mma_wait(0, deps=(s,))
         mbarrier.arrive(k_empty.index(k_stage), count=1)
         k_stage, k_phase = advance(k_stage, k_phase, STAGES)
+        if Q_IN_REGISTERS == MAIN + REST:
+            # S has used them: so they have arrived there, which a barrier alone does not tell
+            mbarrier.arrive(q_empty.index(warpgroup), count=1)
         if CAPPED:
             s = soft_tanh(s * to_tanh)
         if MASK == "diagonal":

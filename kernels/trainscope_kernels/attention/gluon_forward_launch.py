@@ -15,7 +15,7 @@ from torch import Tensor
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.gluon_band import BAND_OPEN
 from trainscope_kernels.attention.gluon_forward import attention_forward
-from trainscope_kernels.attention.gluon_packed import block_records, most_blocks
+from trainscope_kernels.attention.gluon_packed import block_records, longest_first, most_blocks
 from trainscope_kernels.attention.gluon_schedule import (
     Tiling,
     heads_together,
@@ -168,8 +168,11 @@ def forward_again(call: Call, out: Tensor, lse: Tensor, return_lse: bool) -> Aga
 def _records(call: Call) -> Tensor | None:
     if call.cu_q is None or call.cu_k is None:
         return None
-    rows = PLANS[call.q.shape[3]].warpgroups * ROWS
-    return block_records(call.cu_q, call.cu_k, rows, call.q.shape[2], call.k.shape[2], call.band)
+    plan = PLANS[call.q.shape[3]]
+    rows = plan.warpgroups * ROWS
+    keys = call.k.shape[2]
+    records = block_records(call.cu_q, call.cu_k, rows, call.q.shape[2], keys, call.band)
+    return longest_first(records, rows, plan.keys)
 
 
 def _planned(call: Call, out: Tensor) -> Planned:
@@ -202,6 +205,7 @@ def _planned(call: Call, out: Tensor) -> Planned:
             tiling.row_blocks,
             heads,
             heads // k.shape[1],
+            min(tiling.together * (heads // k.shape[1]), heads),
             (call.softcap if capped else call.scale) * LOG2E,
             2 * LOG2E * call.scale / call.softcap if capped else 0.0,
         ),
@@ -257,13 +261,14 @@ def band_of_call(call: Call) -> Band:
     if call.cu_q is not None:
         return Band(0, 0, "band")  # each sequence has its own
     queries, keys = call.q.shape[2], call.k.shape[2]
-    whole = keys % PLANS[call.q.shape[3]].keys == 0
+    plan_keys = PLANS[call.q.shape[3]].keys
+    whole = keys % plan_keys == 0
     shift = keys - queries if call.from_end else 0
     low = -BAND_OPEN if call.left < 0 else max(shift - call.left, -BAND_OPEN)
     high = BAND_OPEN if call.right < 0 else min(shift + call.right, BAND_OPEN)
     if low <= 1 - queries and high >= keys - 1:
         return Band(low, high, "none" if whole else "end")
-    one_tile = high >= 0 and high % ROWS == 0 and queries + high <= keys
+    one_tile = high >= 0 and high % plan_keys == 0 and queries + high <= keys
     return Band(low, high, "diagonal" if low <= 1 - queries and one_tile else "band")
 
 

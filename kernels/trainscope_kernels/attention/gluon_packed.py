@@ -15,7 +15,7 @@ import triton.language as tl
 from trainscope_kernels.attention.gluon_band import BAND_OPEN
 from trainscope_kernels.attention.triton_launch import Launch, start
 
-__all__ = ["RECORD", "block_records", "most_blocks"]
+__all__ = ["RECORD", "block_records", "longest_first", "most_blocks"]
 
 RECORD = 8
 """Numbers of a record: first query of the block in its sequence; first row and number of the
@@ -23,6 +23,8 @@ sequence's queries, and of its keys; low and high of its band, see gluon_band. T
 another: the number of blocks."""
 LANES = 64
 CHUNK = 128
+MOST_ORDERED = 2**14
+"""Blocks; each is compared with every other, and twice as many take four times as long."""
 
 
 @triton.jit(do_not_specialize=["n_q", "n_k", "sequences", "left", "right"])
@@ -77,6 +79,48 @@ def list_blocks(
         tl.store(records, total)
 
 
+@triton.jit
+def tiles_of(record, here, KEYS: tl.constexpr, ROWS: tl.constexpr):
+    """How many tiles of keys the blocks of these records see, as tiles_seen of gluon_band has it;
+    none where ``here`` is not."""
+    row = tl.load(record, mask=here, other=0)
+    length = tl.load(record + 4, mask=here, other=0)
+    low = tl.load(record + 5, mask=here, other=0)
+    high = tl.load(record + 6, mask=here, other=0)
+    end = tl.maximum((tl.minimum(row + ROWS + high, length) + KEYS - 1) // KEYS, 1)
+    first = tl.minimum(tl.maximum(row + low, 0) // KEYS, end - 1)
+    return tl.where(here, end - first, 0)
+
+
+@triton.jit
+def order_blocks(
+    records, ordered,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, RECORD: tl.constexpr, LANES: tl.constexpr,
+    CHUNK: tl.constexpr,
+):  # fmt: skip
+    """One program: LANES records, each put after all that see more keys, or as many and come first.
+
+    A block's place is counted, not sorted for: so each is found without the others.
+    """
+    total = tl.load(records)
+    block = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    here = block < total
+    record = records + (1 + block) * RECORD
+    own = tiles_of(record, here, KEYS, ROWS)
+    place = tl.zeros([LANES], tl.int32)
+    for first in range(0, total, CHUNK):
+        other = first + tl.arange(0, CHUNK)
+        theirs = tiles_of(records + (1 + other) * RECORD, other < total, KEYS, ROWS)
+        longer = theirs[None, :] > own[:, None]
+        before = (theirs[None, :] == own[:, None]) & (other[None, :] < block[:, None])
+        place += tl.sum((longer | before).to(tl.int32), 1)
+    to = ordered + (1 + place) * RECORD
+    for number in tl.static_range(RECORD - 1):
+        tl.store(to + number, tl.load(record + number, mask=here, other=0), mask=here)
+    if tl.program_id(0) == 0:
+        tl.store(ordered, total)
+
+
 def most_blocks(rows: int, sequences: int, queries: int) -> int:
     """No packed sequences of so many queries in all have more blocks of ``rows``."""
     return queries // rows + min(sequences, queries)
@@ -109,3 +153,21 @@ def block_records(
     kind = cu_q.dtype, cu_k.dtype, sequences, rows, queries, keys, band
     start(list_blocks, (cu_q, cu_k, records), kind, plan)
     return records
+
+
+def longest_first(records: torch.Tensor, rows: int, keys: int) -> torch.Tensor:
+    """The same list, blocks that see more tiles of ``keys`` keys first; a very long one as it is.
+
+    Programs that take every so-manieth block of it are done at about the same time.
+    """
+    most = records.shape[0] - 1
+    if most > MOST_ORDERED:
+        return records
+    ordered = torch.empty_like(records)
+
+    def plan() -> Launch:
+        constants = {"ROWS": rows, "KEYS": keys, "RECORD": RECORD, "LANES": LANES, "CHUNK": CHUNK}
+        return Launch(-(-most // LANES), (), constants, 4, 1)
+
+    start(order_blocks, (records, ordered), (rows, keys, most), plan)
+    return ordered

@@ -18,7 +18,15 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-__all__ = ["advance", "block_of", "copy_in", "init_ring", "tile_after", "tiles_of_program"]
+__all__ = [
+    "advance",
+    "block_of",
+    "copy_in",
+    "head_and_block",
+    "init_ring",
+    "tile_after",
+    "tiles_of_program",
+]
 
 
 @gluon.jit
@@ -71,6 +79,24 @@ def tile_after(turn, tile, listed_at, TABLE: gl.constexpr):
         return gl.load(listed_at + turn + 1)
     else:
         return tile + gl.num_programs(0)
+
+
+@gluon.jit
+def head_and_block(tile, row_blocks, heads, together, PACKED: gl.constexpr):
+    """The head, counted through all batches, and the block of its queries that a tile is.
+
+    PACKED: blocks are listed longest first, so that neighbours in the list need not share keys. The
+    keys of ``together`` heads share the L2 cache, whose tiles come before those of others.
+    """
+    if PACKED:
+        group = tile // (together * row_blocks)
+        inside = tile - group * together * row_blocks
+        here = gl.minimum(heads - group * together, together)
+        row_block = inside // here
+        return group * together + inside - row_block * here, row_block
+    else:
+        instance = tile // row_blocks
+        return instance, tile - instance * row_blocks
 
 
 @gluon.jit
