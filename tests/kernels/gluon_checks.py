@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from attention_truth import attention
 from torch import Tensor
 
-from trainscope_kernels.attention import flash_attention
+from trainscope_kernels.attention import flash_attention, flash_attention_varlen
 
 Qkv = tuple[Tensor, Tensor, Tensor]
 
@@ -114,6 +114,58 @@ def gradients(
             each[name] = error(x, want)
         found.append(each)
     return found
+
+
+def packed_gradients(
+    dim: int, lengths: tuple[list[int], list[int]], heads: tuple[int, int] = (4, 2), **how: Any
+) -> dict[str, Any]:
+    """The errors of the gradients of packed sequences, and how many change with NaN in another.
+
+    lengths: of each sequence's queries and keys, so that some row of each sees a key.
+    """
+    starts = [
+        torch.tensor([0, *each], dtype=torch.int32, device="cuda").cumsum(0, dtype=torch.int32)
+        for each in lengths
+    ]
+    totals = [sum(each) for each in lengths]
+    sizes = ((totals[0], heads[0]), (totals[1], heads[1]), (totals[1], heads[1]))
+    rows = [torch.randn(*size, dim, device="cuda").to(torch.bfloat16) for size in sizes]
+    grad = torch.randn_like(rows[0])
+
+    def gradients_of(given: list[Tensor], grad: Tensor) -> tuple[Tensor, ...]:
+        leaves = [x.clone().requires_grad_() for x in given]
+        out = flash_attention_varlen(
+            leaves[0], leaves[1], leaves[2], starts[0], starts[1], impl="gluon", **how
+        )
+        return torch.autograd.grad(out, leaves, grad)
+
+    made = gradients_of(rows, grad)
+    exact = [x.double().requires_grad_() for x in rows]
+    loss = torch.zeros((), dtype=torch.float64, device="cuda")
+    bounds = [each.tolist() for each in starts]
+    parts = list(zip(bounds[0], bounds[0][1:], bounds[1], bounds[1][1:], strict=False))
+    for a, b, c, d in parts:
+        if b > a and d > c:
+            q, k, v = exact[0][a:b], exact[1][c:d], exact[2][c:d]
+            out, _ = attention(*(x.transpose(0, 1)[None] for x in (q, k, v)), **how)
+            loss = loss + (out[0].transpose(0, 1) * grad[a:b]).sum()
+    wanted = torch.autograd.grad(loss, exact)
+    a, b, c, d = parts[1]
+    other = [x.clone() for x in rows]
+    other_grad = grad.clone()
+    for x, begin, end in zip((*other, other_grad), (a, c, c, a), (b, d, d, b), strict=True):
+        x[begin:end] = torch.nan
+    leaked = 0
+    for x, y, begin, end in zip(
+        gradients_of(other, other_grad), made, (a, c, c), (b, d, d), strict=True
+    ):
+        changed = x != y
+        changed[begin:end] = False
+        leaked += int(changed.sum())
+    errors = {
+        name: error(x, want) for name, x, want in zip(("dq", "dk", "dv"), made, wanted, strict=True)
+    }
+    return {**errors, "leaked": leaked}
 
 
 def repeated(
@@ -301,6 +353,7 @@ CHECKS = {
     for each in (
         values,
         gradients,
+        packed_gradients,
         repeated,
         captured,
         new_shape_in_capture,

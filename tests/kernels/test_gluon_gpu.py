@@ -112,6 +112,19 @@ def test_gradients_under_a_softcap(dim, deterministic) -> None:
         assert_near(found, "bfloat16")
 
 
+@pytest.mark.parametrize("causal", [None, "top-left", "bottom-right"])
+@pytest.mark.parametrize("dim", [64, 96, 128, 192, 256])
+def test_gradients_of_packed_sequences(dim, causal) -> None:
+    for lengths in (
+        [[100, 128, 0, 129, 64, 1], [100, 128, 5, 129, 64, 1]],
+        [[33, 70, 200], [260, 64, 201]],
+        [list(range(2, 40)), list(range(2, 40))],
+    ):
+        found = check("packed_gradients", dim=dim, lengths=lengths, causal=causal)
+        assert found["leaked"] == 0
+        assert_near([found], "bfloat16")
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dim", [64, 128, 256])
 def test_two_hundred_deterministic_runs_give_the_same_bits(dim, causal) -> None:
