@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
+
 from trainscope.record.recorder import MAX_WAITING_ROWS, Recorder
 from trainscope.record.unsure_rows import FIELDS
 from trainscope.trace.run_dir import RunDirectory
 
 __all__ = ["RowWriter"]
 
-_ROWS_AT_ONCE = 512
-"""20 KiB, written whole or not at all: so much more fits on a disk that is nearly full."""
+_ROWS_AT_ONCE = 1024
+"""40 KiB, written whole or not at all: so much more fits on a disk that is nearly full."""
 
 
 class RowWriter:
@@ -19,7 +21,7 @@ class RowWriter:
         self._recorder = recorder
         self._directory = directory
         self._names_written = 0
-        self._waiting: list[int] = []
+        self._waiting = array("q")
         self.refused = 0
         """How many ranges the disk did not take at the last try."""
 
@@ -33,7 +35,7 @@ class RowWriter:
         waiting += recorder.take_rows()
         if len(waiting) > MAX_WAITING_ROWS * FIELDS:
             recorder.rows_dropped += len(waiting) // FIELDS
-            waiting.clear()
+            del waiting[:]
         try:
             names = list(recorder.names)
             if len(names) > self._names_written:
