@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import shutil
 import warnings
-from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     left = [10**9]
     append = RunDirectory.append_rows
 
-    def limited(directory: RunDirectory, numbers: array[int]) -> None:
+    def limited(directory: RunDirectory, numbers: list[int]) -> None:
         rows = len(numbers) // FIELDS
         if rows > left[0]:
             raise OSError(errno.ENOSPC, "No space left on device")

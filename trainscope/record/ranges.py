@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trainscope.errors import NonFiniteError
-from trainscope.record.unsure_rows import pack_row
 
 if TYPE_CHECKING:
     from trainscope.record.recorder import Recorder
@@ -54,7 +53,7 @@ class Range:
             return
         name_id, start_ns = stack.pop()
         recorder.last_end_ns = end_ns
-        self._rows.frombytes(pack_row(recorder.step, name_id, token - base, start_ns, end_ns))
+        self._rows.extend((recorder.step, name_id, token - base, start_ns, end_ns))
 
     def __enter__(self) -> Range:
         if self._recorder.shown:
@@ -78,7 +77,7 @@ class Range:
             return
         name_id, start_ns = stack.pop()
         recorder.last_end_ns = end_ns
-        self._rows.frombytes(pack_row(recorder.step, name_id, depth, start_ns, end_ns))
+        self._rows.extend((recorder.step, name_id, depth, start_ns, end_ns))
 
 
 class StepRange:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Protocol
 
 from trainscope.record.ranges import Range
-from trainscope.record.unsure_rows import FIELDS, UnsureRows, pack_row
+from trainscope.record.unsure_rows import FIELDS, UnsureRows
 from trainscope.sync.loop import LoopState
 
 __all__ = [
@@ -24,7 +23,7 @@ __all__ = [
 
 STEP_NAME = "step"
 MAX_WAITING_ROWS = 1 << 20
-"""Rows that wait when nothing takes them away: about 40 MB; then they are dropped and counted."""
+"""Rows that wait when nothing takes them away: about 150 MB; then they are dropped and counted."""
 MAX_NAMES = 1 << 14
 """A range named anew in each step, by its file say, is no phase: what comes after so many names
 goes under one, and neither memory nor ``names.json`` grows with the run."""
@@ -66,7 +65,7 @@ class Recorder:
         """The window that shows an open range, by the range's token."""
         self.shown = domain is not None
         """Whether a tool shows the ranges now, so that they cost more than a row."""
-        self.rows = array("q")
+        self.rows: list[int] = []
         self._row_limit = MAX_WAITING_ROWS * FIELDS
         self._unsure = UnsureRows(self.rows)
         self.rows_dropped = 0
@@ -175,8 +174,7 @@ class Recorder:
             name_id, start_ns = stack.pop()
             if self._keep:
                 # a step's own ranges end with it, so what ends now is of the step that is open
-                row = pack_row(self.step, name_id, depth - base, start_ns, end_ns)
-                self.rows.frombytes(row)
+                self.rows.extend((self.step, name_id, depth - base, start_ns, end_ns))
             window = self._shown_in.pop(depth, None)
             if window is not None:
                 window.pop()
@@ -215,7 +213,7 @@ class Recorder:
             self.end_step()
         if len(self.rows) > self._row_limit:
             self.rows_dropped += len(self.rows) // FIELDS
-            del self.rows[:]
+            self.rows.clear()
         loop.evaluating = False
         loop.started = True
         self._keep = True  # an interrupt may have left it otherwise
@@ -253,7 +251,7 @@ class Recorder:
         if self._unsure.step is not None:
             self._unsure.end_step(keep)
         if keep:
-            self.rows.frombytes(pack_row(step, 0, 0, start_ns, end_ns))
+            self.rows.extend((step, 0, 0, start_ns, end_ns))
             self.steps_done += 1
             self._step_end_ns = end_ns
         if self.shown:
@@ -294,7 +292,7 @@ class Recorder:
     def abandon(self) -> None:
         """Forget the open ranges and the rows, which are the parent's, in a forked child."""
         self.stack.clear()
-        del self.rows[:]
+        self.rows.clear()
         self._shown_in.clear()
         self._unsure.forget()
         self.step = -1
@@ -308,6 +306,6 @@ class Recorder:
         self.shown = True  # so that a range that the program has kept asks `open`
 
     # ---- inside -------------------------------------------------------------------------------
-    def take_rows(self) -> array[int]:
+    def take_rows(self) -> list[int]:
         """Take away the finished rows' numbers; safe on another thread while the loop goes on."""
         return self._unsure.take()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-
 from trainscope.record.recorder import MAX_WAITING_ROWS, Recorder
 from trainscope.record.unsure_rows import FIELDS
 from trainscope.trace.run_dir import RunDirectory
@@ -21,7 +19,7 @@ class RowWriter:
         self._recorder = recorder
         self._directory = directory
         self._names_written = 0
-        self._waiting = array("q")
+        self._waiting: list[int] = []
         self.refused = 0
         """How many ranges the disk did not take at the last try."""
 
@@ -35,7 +33,7 @@ class RowWriter:
         waiting += recorder.take_rows()
         if len(waiting) > MAX_WAITING_ROWS * FIELDS:
             recorder.rows_dropped += len(waiting) // FIELDS
-            del waiting[:]
+            waiting.clear()
         try:
             names = list(recorder.names)
             if len(names) > self._names_written:

@@ -33,7 +33,7 @@ class Settings(BaseModel):
     stop_on_nan: bool = Field(default=False, strict=True)
     stacks: bool = Field(default=False, strict=True)
     dry_run: bool = Field(default=False, strict=True)
-    start_step: int = Field(default=0, ge=0, lt=1 << 62, strict=True)  # a row has 64 bits for it
+    start_step: int = Field(default=0, ge=0, strict=True)
 
     @classmethod
     def checked(cls, **arguments: Any) -> Settings:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import struct
-from array import array
 from collections import deque
 from contextlib import suppress
 from itertools import chain
 
-__all__ = ["FIELDS", "MAX_KEPT", "Row", "UnsureRows", "pack_row"]
+__all__ = ["FIELDS", "MAX_KEPT", "Row", "UnsureRows"]
 
 Row = tuple[int, int, int, int, int]
 """(step, name_id, depth, start_ns, end_ns); depth 0 is the step itself, step -1 is outside."""
 
 FIELDS = 5
-"""Numbers of a row. Where many rows wait they are eight bytes each, one after the other: as Python
-objects they would lie about in memory, and the worker would take the interpreter from the user's
-loop for twenty times as long to gather them."""
-
-pack_row = struct.Struct(f"{FIELDS}q").pack
-"""The bytes of a row, for ``array("q").frombytes``: one call, which no other thread sees half of.
-"""
+"""Numbers of a row. Where many rows wait they are numbers one after the other, not tuples: those
+would have Python's garbage collector come round in the user's loop."""
 
 MAX_KEPT = 64
 """More than the fetches in the first turn of a loop, also of one with several loaders."""
@@ -33,13 +26,13 @@ class UnsureRows:
     no other thread sees half of.
     """
 
-    def __init__(self, numbers: array[int]) -> None:
+    def __init__(self, numbers: list[int]) -> None:
         self._numbers = numbers
         self._kept: deque[Row] = deque()
         self.step: int | None = None
         """The open step, while it may yet be dropped: its rows would then be in none."""
 
-    def take(self) -> array[int]:
+    def take(self) -> list[int]:
         """Take away the rows that are known; safe on another thread."""
         numbers = self._numbers
         end = len(numbers)  # first: what is added after it may be of a step that begins just now
@@ -69,14 +62,13 @@ class UnsureRows:
         """A row of no step, which may be the next one's; of too many the oldest is not."""
         self._kept.append(row)
         if len(self._kept) > MAX_KEPT:
-            self._numbers.frombytes(pack_row(*self._kept.popleft()))
+            self._numbers.extend(self._kept.popleft())
 
     def give(self, step: int, start_ns: int) -> None:
         """Of those kept, what began from ``start_ns`` on is the step's, the rest in none."""
         while self._kept:
             row = self._kept.popleft()
-            given = (step, row[1], 1, *row[3:]) if row[3] >= start_ns else row
-            self._numbers.frombytes(pack_row(*given))
+            self._numbers.extend((step, row[1], 1, *row[3:]) if row[3] >= start_ns else row)
 
     def give_up(self) -> None:
         """There will be no more steps: what is kept is in none."""

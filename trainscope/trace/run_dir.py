@@ -30,7 +30,6 @@ import os
 import platform
 import shutil
 import time
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -117,10 +116,10 @@ class RunDirectory:
             }
             write_json_file(self.path / "run.json", info.model_copy(update=kept))
 
-    def append_rows(self, numbers: Sequence[int] | array[int]) -> None:
+    def append_rows(self, numbers: Sequence[int]) -> None:
         """Append ranges to ``ranges.i64``: step, name_id, depth, start_ns, end_ns of each in turn.
 
-        No tuples, of which a run would make a million and more beside the user's loop.
+        Numbers and no tuples, of which a run makes a million and more beside the user's loop.
         """
         if not self._rows:
             self._rows.append(RowFile(self.rank_dir / "ranges.i64"))
