@@ -98,24 +98,17 @@ template <bool WHOLE> struct Place {
   __device__ __forceinline__ bool all(int k) const {
     return WHOLE || (column(k) >= 0 && column(k) + LANES <= columns);
   }
+  __device__ __forceinline__ bool has(int column) const {
+    return column >= 0 && column < columns;
+  }
 };
 
-// A vector that is the row's only in part: what is not is not read and becomes `none`. A function
-// of its own, for two threads of a row come here, and inlined it would cost all of them registers.
-__device__ __noinline__ uint4 part_of_row(const Raw* row, int column, int columns, u32 none) {
-  u32 word[4];
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    word[i] = none;
-#pragma unroll
-    for (int j = 0; j < LANES / 4; j++) {
-      const int at = column + i * (LANES / 4) + j;
-      if (at < 0 || at >= columns) continue;
-      if (SCALAR == 0) word[i] = row[at];
-      else word[i] = j == 0 ? (word[i] & ~0xffffu) | row[at] : (word[i] & 0xffffu) | (u32)row[at] << 16;
-    }
-  }
-  return make_uint4(word[0], word[1], word[2], word[3]);
+// One word of a vector with `none` in place of what is not the row's.
+template <bool WHOLE>
+__device__ __forceinline__ u32 only_own(u32 word, Place<WHOLE> place, int column, u32 none) {
+  if (SCALAR == 0) return place.has(column) ? word : none;
+  const u32 own = (place.has(column) ? 0xffffu : 0u) | (place.has(column + 1) ? ~0xffffu : 0u);
+  return (word & own) | (none & ~own);
 }
 
 // The thread's vectors of a row; elements that are not the row's become `otherwise`.
@@ -126,31 +119,34 @@ __device__ __forceinline__ void read_row(
   const u32 none = SCALAR == 0 ? __float_as_uint(otherwise) : pair(otherwise, otherwise);
 #pragma unroll
   for (int k = 0; k < VECTORS; k++) {
-    if (place.all(k)) vector[k] = load(at + k * (THREADS * LANES));
-    else vector[k] = make_uint4(none, none, none, none);
+    // aligned, so that it touches no page that the row does not: up to 14 bytes beyond a tensor
+    // are read and dropped, which a memory checker may tell of
+    if (place.none(k)) vector[k] = make_uint4(none, none, none, none);
+    else vector[k] = load(at + k * (THREADS * LANES));
   }
 #pragma unroll
   for (int k = 0; k < VECTORS; k++) {
     if (place.all(k) || place.none(k)) continue;
-    vector[k] = part_of_row(row, place.column(k), place.columns, none);
-  }
-}
-
-__device__ __noinline__ void part_to_row(Raw* row, int column, int columns, uint4 vector) {
-  const u32 word[4] = {vector.x, vector.y, vector.z, vector.w};
-#pragma unroll
-  for (int i = 0; i < LANES; i++) {
-    const int at = column + i;
-    if (at < 0 || at >= columns) continue;
-    row[at] = SCALAR == 0 ? word[i % 4] : word[i / 2] >> (i % 2 * 16);
+    const int column = place.column(k), lanes = LANES / 4;
+    vector[k].x = only_own(vector[k].x, place, column, none);
+    vector[k].y = only_own(vector[k].y, place, column + lanes, none);
+    vector[k].z = only_own(vector[k].z, place, column + 2 * lanes, none);
+    vector[k].w = only_own(vector[k].w, place, column + 3 * lanes, none);
   }
 }
 
 template <bool WHOLE>
 __device__ __forceinline__ void write_vector(
     Raw* row, Place<WHOLE> place, int k, const float* lane) {
-  if (place.all(k)) store(row + place.first + k * (THREADS * LANES), pack(lane));
-  else if (!place.none(k)) part_to_row(row, place.column(k), place.columns, pack(lane));
+  if (place.all(k)) {
+    store(row + place.first + k * (THREADS * LANES), pack(lane));
+  } else if (!place.none(k)) {
+#pragma unroll
+    for (int i = 0; i < LANES; i++) {
+      const int column = place.column(k) + i;
+      if (place.has(column)) row[column] = narrow<SCALAR>(lane[i]);
+    }
+  }
 }
 
 // A maximum and a sum of exp(x - base_of(maximum)).
