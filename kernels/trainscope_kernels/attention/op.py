@@ -110,6 +110,8 @@ def flash_attention(
             k,
             v,
             scale=scale,
+            left=left,
+            right=right,
             masked=mask is not None,
         )
         if refusal is None and impl == "auto" and right >= 0:
