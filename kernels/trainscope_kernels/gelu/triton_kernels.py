@@ -85,13 +85,20 @@ def _gelu(x, HALF: tl.constexpr, TANH: tl.constexpr):
 
 @triton.jit
 def _derivative(x, HALF: tl.constexpr, TANH: tl.constexpr):
-    """The derivative of _gelu. HALF only spares the bell's correction: near its root it cancels."""
+    """The derivative of _gelu. HALF only spares what a half value could not show."""
     if TANH:
         x = tl.clamp(x, -40.0, 40.0, tl.PropagateNan.ALL)
         square = x * x
-        s = 1.0 / (1.0 + tl.exp2(x * (-0.1029432395800235 * square - 2.302208198144325)))
+        power = x * (-0.1029432395800235 * square - 2.302208198144325)
         slope = x * (0.21406444881780076 * square + 1.5957691216057308)
-        d = s + s * (1.0 - s) * slope
+        if HALF:
+            s = 1.0 / (1.0 + tl.exp2(power))
+            d = s + s * (1.0 - s) * slope
+        else:
+            # 1 - s would have lost its digits where s is close to 1, and the slope is large there
+            small = tl.exp2(-tl.abs(power))
+            large = 1.0 / (1.0 + small)
+            d = tl.where(power < 0.0, large, small * large) + small * large * large * slope
     elif x.dtype == tl.float64:
         x = tl.clamp(x, -40.0, 40.0, tl.PropagateNan.ALL)
         d = 0.5 + 0.5 * tl.math.erf(x * 0.7071067811865476)
