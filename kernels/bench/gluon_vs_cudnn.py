@@ -96,14 +96,18 @@ def main() -> None:
                 for row in cells(shape, causal, options.rounds):
                     found.setdefault((row["shape"], causal, row["pass"]), []).append(row)
                     print(line(row), flush=True)
+                write(options.output, options.rounds, found)
     if left_out:
         print(f"{left_out} cells left out: more --seconds for them")
+    print(over_all([of_runs(each) for each in found.values()]))
+
+
+def write(output: Path, rounds: int, found: dict[tuple[str, bool, str], list[Any]]) -> None:
+    """The file, written anew after every shape: what is done when time runs out is kept."""
     rows = [of_runs(each) for each in found.values()]
-    summary = over_all(rows)
-    print(summary)
-    record = {**environment(), "rounds": options.rounds, "summary": summary, "cells": rows}
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(record, indent=1) + "\n")
+    record = {**environment(), "rounds": rounds, "summary": over_all(rows), "cells": rows}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def of_runs(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -36,6 +36,8 @@ def memory_bound(name: str, title: str) -> str:
     for case in cases:
         rows = by_name(case)
         lines.append(f"| {case['name']} | {' | '.join(cell(rows.get(key)) for key in columns)} |")
+    if any("refused" in line for line in lines):
+        lines += ["", "Refused: its result was further off than allowed, so no time was told."]
     return "\n".join(lines)
 
 
@@ -89,7 +91,7 @@ def gluon_and_cudnn() -> str:
         f"through SDPA, {found['rounds']} rounds in changing order on a warm card, bfloat16: "
         f"TFLOP/s, and cuDNN's time by ours, median, least and most ({found['device']}, torch "
         f"{found['torch']}, Triton {found['triton']}, {found['date']}; "
-        "`kernels/bench/gluon_vs_cudnn.py`):",
+        f"`kernels/bench/gluon_vs_cudnn.py`{'; ' + found['note'] if 'note' in found else ''}):",
         "",
         "| shape | | gluon | cuDNN | FlashAttention-2 | triton | cuDNN / gluon |",
         "|---|---|---|---|---|---|---|",
@@ -146,7 +148,7 @@ def read(name: str) -> Any:
 def by_name(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The rows of a case; ``compile`` and ``torch.compile`` are one."""
     names = {"compile": "torch.compile"}
-    return {names.get(row["name"], row["name"]): row for row in case["rows"]}
+    return {names.get(str(row["name"]), str(row["name"])): row for row in case["rows"]}
 
 
 def in_any(cases: list[dict[str, Any]], key: str) -> bool:
