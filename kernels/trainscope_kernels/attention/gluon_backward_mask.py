@@ -22,7 +22,11 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from trainscope_kernels.attention.gluon_mask import column_and_row, worked_out_here
+from trainscope_kernels.attention.gluon_mask import (
+    column_and_row,
+    columns_before,
+    worked_out_here,
+)
 
 __all__ = ["blocks_that_see", "hide_columns", "hide_keys", "past_last_key"]
 
@@ -68,17 +72,16 @@ def hide_keys(
 
     key: the first of the program's KEYS, so that both warpgroups decide the same.
     """
-    if MASK == "diagonal" or MASK == "band":
-        outside = row < key - high + KEYS
-        if MASK == "band":
-            outside = outside | (row + ROWS > key - low)
-        if outside:
+    if MASK == "diagonal":  # noqa: SIM102 (one is known to the compiler)
+        if row < key - high + KEYS:
             eight, rest, line = column_and_row(p, OWN, ROWS)
-            line = worked_out_here(line) + (own - row) - rest
-            seen = eight >= line - high
-            if MASK == "band":
-                seen = seen & (eight <= line - low)
+            seen = eight >= worked_out_here(line) + (own - row) - rest - high
             p = gl.where(gl.convert_layout(seen.reshape([OWN, ROWS]), p.type.layout), p, 0.0)
+    if MASK == "band":
+        if row < key - high + KEYS:
+            p = gl.where(columns_before(p, own - high - row, True, OWN, ROWS), 0.0, p)
+        if row + ROWS > key - low:
+            p = gl.where(columns_before(p, own - low + 1 - row, True, OWN, ROWS), p, 0.0)
     return p
 
 
@@ -87,20 +90,13 @@ def hide_columns(
     p, row, key, keys, low, high, ROWS: gl.constexpr, KEYS: gl.constexpr, MASK: gl.constexpr
 ):  # fmt: skip
     """P (ROWS queries from ``row`` on, KEYS keys from ``key`` on), 0 outside the band."""
-    if MASK != "none":
-        outside = key + KEYS > keys
-        if MASK != "end":
-            outside = outside | (key + KEYS > row + high + 1)
-        if MASK == "band":
-            outside = outside | (key < row + ROWS - 1 + low)
-        if outside:
-            eight, rest, line = column_and_row(p, ROWS, KEYS)
-            line = worked_out_here(line)
-            end = keys - key - rest + line * 0
-            if MASK != "end":
-                end = gl.minimum(end, line + (row + high + 1 - key) - rest)
-            seen = eight < end
-            if MASK == "band":
-                seen = seen & (eight >= line + (row + low - key) - rest)
-            p = gl.where(gl.convert_layout(seen.reshape([ROWS, KEYS]), p.type.layout), p, 0.0)
+    if MASK == "diagonal" or MASK == "band":  # noqa: SIM102 (one is known to the compiler)
+        if key + KEYS > row + high + 1:
+            p = gl.where(columns_before(p, row + high + 1 - key, True, ROWS, KEYS), p, 0.0)
+    if MASK == "band":  # noqa: SIM102
+        if key < row + ROWS - 1 + low:
+            p = gl.where(columns_before(p, row + low - key, True, ROWS, KEYS), 0.0, p)
+    if MASK == "end" or MASK == "band":  # noqa: SIM102
+        if key + KEYS > keys:
+            p = gl.where(columns_before(p, keys - key, False, ROWS, KEYS), p, 0.0)
     return p
