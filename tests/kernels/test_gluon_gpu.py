@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from gluon_process import ROUNDING, found_by
 
 from trainscope_kernels.attention import flash_attention
-from trainscope_kernels.attention.gluon_envelope import gpu_refusal
 from trainscope_kernels.errors import ImplUnavailableError
 
-SCRIPT = Path(__file__).with_name("gluon_checks.py")
 LENGTHS = [1, 127, 128, 129, 1000, 2048]
-ROUNDING = {"bfloat16": 2**-8, "float16": 2**-11}
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(autouse=True)
-def offered() -> None:
-    refusal = gpu_refusal(torch.device("cuda", 0))
-    if refusal is not None:
-        pytest.skip(f"the Gluon kernels are not offered here: {refusal}")
-
-
 def check(name: str, **arguments: Any) -> Any:
-    """What the check found, in a process that is killed if it hangs."""
-    command = [sys.executable, str(SCRIPT), name, json.dumps(arguments)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    return json.loads(ended.stdout.splitlines()[-1])
+    return found_by("gluon_checks.py", name, arguments)
 
 
 def assert_right(found: list[dict[str, Any]], dtype: str) -> None:

@@ -1,0 +1,27 @@
+"""Runs a check of Gluon attention in a process of its own, which is killed if it hangs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainscope_kernels.attention.gluon_envelope import gpu_refusal
+
+ROUNDING = {"bfloat16": 2**-8, "float16": 2**-11}
+
+
+def found_by(script: str, name: str, arguments: dict[str, Any]) -> Any:
+    """What the check of that name found; skips where the kernels are not offered."""
+    refusal = gpu_refusal(torch.device("cuda", 0))
+    if refusal is not None:
+        pytest.skip(f"the Gluon kernels are not offered here: {refusal}")
+    command = [sys.executable, str(Path(__file__).with_name(script)), name, json.dumps(arguments)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return json.loads(ended.stdout.splitlines()[-1])
