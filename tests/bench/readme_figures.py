@@ -113,7 +113,7 @@ def replay_truth() -> str:
     inside = sum(not row["beyond"] for row in alone)
     lines = [
         "What the replay foretells beside what really taking the syncs out gained (recorded and "
-        "measured on one NVIDIA H200, nine blocks of each variant in turn; "
+        "measured on one NVIDIA H200, blocks of each variant in turn; "
         "`tests/bench/replay_record.py`, `replay_truth.py`). Median error beyond the measured 10th "
         f"to 90th percentile {summary['median_beyond']:.1%}, worst "
         f"{summary['worst_beyond']:.1%}, cannot tell {summary['cannot_tell']}; of the loops "
