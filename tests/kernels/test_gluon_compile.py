@@ -30,10 +30,10 @@ def compiled(compiled_attention: dict[str, Any]) -> list[dict]:
 def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict]) -> None:
     names = [each["kernel"] for each in compiled]
     assert {name: names.count(name) for name in names} == {
-        "attention_forward": 21,
+        "attention_forward": 17,
         "attention_backward": 11,
-        "attention_wide_backward": 7,
-        "attention_queries_backward": 10,
+        "attention_wide_backward": 4,
+        "attention_queries_backward": 7,
         "attention_row_terms": 4,
         "attention_dq": 3,
     }
@@ -46,12 +46,9 @@ def test_ptxas_adds_no_wait_and_serialises_nothing(compiled: list[dict]) -> None
 
 
 def test_no_loop_spills(compiled: list[dict]) -> None:
-    # nine words of packed sequences, once a tile: what is around the loop counts as one too
-    once = [256, "packed", 0.0]
-    assert [each for each in compiled if each["spills_in_loops"] and each["case"] != once] == []
+    assert [each for each in compiled if each["spills_in_loops"]] == []
     forwards = [each for each in compiled if each["kernel"] == "attention_forward"]
-    assert [each["case"] for each in forwards if each["spilled"]] == [once]
-    assert max(each["spilled"] for each in forwards) <= 36
+    assert [each["case"] for each in forwards if each["spilled"]] == []
     # a word or two, needed again at the end: the register they are in would be one of the loop's
     others = [each for each in compiled if each not in forwards]
     assert {each["case"][0] for each in others if each["spilled"]} <= {96, 128, 256}
