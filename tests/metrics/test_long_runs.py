@@ -37,7 +37,7 @@ def test_memory_is_flat_over_many_steps() -> None:
         warnings.simplefilter("ignore", RuntimeWarning)
         with Rig(Hanging()) as rig:
             rig.kept.write = lambda records: None  # type: ignore[method-assign]
-            steps = 300_000
+            steps = 1_000_000
             sizes: list[tuple[int, int]] = []
             for step in range(steps):
                 if step % 16:

@@ -51,6 +51,26 @@ def test_a_frame_is_compiled_and_not_run_eagerly(backend: str) -> None:
     assert any("compiled" in line for line in dry_run.cannot_see)
 
 
+@pytest.mark.parametrize(
+    ("module", "waits"), [("torch._inductor.fx_passes.fuse_attention", 0), ("torch.optim.adam", 1)]
+)
+def test_what_the_compiler_makes_for_itself_is_no_wait_of_the_program(
+    module: str, waits: int
+) -> None:
+    seen: list[str] = []
+
+    def observe(kind: str, frame: object, *, internal: bool = False) -> None:
+        seen.append(kind)
+
+    dry_run = DryRun(observe)
+    dry_run.start()
+    try:
+        exec("torch.tensor(1.0, device='cuda')", {"__name__": module, "torch": torch})
+    finally:
+        dry_run.stop()
+    assert seen == ["h2d-scalar"] * waits
+
+
 def test_every_replaced_tensor_method_passes_fullgraph() -> None:
     def everything(x: Tensor) -> Tensor:
         y = x.to("cpu").to(torch.float64).cpu().to(x)

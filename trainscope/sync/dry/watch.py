@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 H2dRange = Callable[[], AbstractContextManager[object] | None]
 
+_COMPILERS = ("torch._inductor.", "torch._dynamo.")
 _OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim") + os.sep
 
 
@@ -74,8 +75,12 @@ class Watch:
     def report(
         self, kind: str, frame: FrameType, *, count: int = 1, internal: bool = False
     ) -> None:
-        """Report `count` waits of one kind, unless a wait around them is counted already."""
-        if self.here.quiet:
+        """Report `count` waits of one kind, unless a wait around them is counted already.
+
+        What the compiler makes for itself is left out: torch 2.9 fills its patterns of attention
+        with scalars, where nothing else tells that it is compiling.
+        """
+        if self.here.quiet or str(frame.f_globals.get("__name__")).startswith(_COMPILERS):
             return
         for _ in range(count):
             try:
