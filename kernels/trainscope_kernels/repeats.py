@@ -67,9 +67,12 @@ class Repeats:
         options, tensors: checked already, and all that ``prepare`` looks at. It gives what does
         such a call, or None where that has to be worked out each time.
         """
-        if _is_compiling() or any(x.requires_grad for x in tensors) or not _on_current(tensors[0]):
+        if _is_compiling() or any(x.requires_grad for x in tensors):
             return None
         if not nobody_watches() or _any_autocast() or not all_plain(range(len(tensors)), tensors):
+            return None
+        # after that: a fake tensor says that it is on a GPU where there may be none
+        if not _on_current(tensors[0]):
             return None
         if options not in self._known and len(self._known) >= OPTIONS_AT_MOST:
             self._known.clear()
