@@ -125,10 +125,11 @@ def full_mask(mask: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> torch.Ten
     if mask.device != q.device:
         raise ArgumentError(f"mask must be on the device of q, {q.device}, got {mask.device}")
     shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-    if mask.dim() > 4 or any(
-        here not in (1, there)
-        for here, there in zip(reversed(mask.shape), reversed(shape), strict=False)
-    ):
+    fits = mask.dim() <= 4
+    # neither any() of a generator nor a zip() of unequal lengths: torch 2.9 does not compile them
+    for dim in range(1, min(mask.dim(), 4) + 1):
+        fits = fits and (mask.shape[-dim] == 1 or mask.shape[-dim] == shape[-dim])
+    if not fits:
         raise ArgumentError(
             "mask must broadcast to (batch, heads, queries, keys) = "
             f"{shape}, got {tuple(mask.shape)}"
