@@ -16,10 +16,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
+
 from trainscope_kernels.cuda_driver import checked
 from trainscope_kernels.errors import ImplUnavailableError, KernelError
 
-__all__ = ["CompileError", "cache_directory", "compiled", "nvrtc_reason"]
+__all__ = ["CompileError", "cache_directory", "compiled", "nvrtc_reason", "reason_on"]
 
 FORMAT = 1
 """Part of every cache key; raised when a file's layout changes."""
@@ -37,6 +39,22 @@ def nvrtc_reason() -> str | None:
         return None if _supported() else "NVRTC names no GPU that it can compile for"
     except ImplUnavailableError as error:
         return str(error)
+
+
+def reason_on(device: torch.device, oldest: tuple[int, int], because: str = "") -> str | None:
+    """Why kernels for compute capability ``oldest`` and newer cannot run on a device, or None.
+
+    because: what the older ones lack, in brackets and after a space.
+    """
+    if device.type != "cuda":
+        return f"it needs a CUDA tensor, this one is on {device.type}"
+    if torch.version.hip is not None:
+        return "this torch is built for ROCm"
+    capability = torch.cuda.get_device_capability(device)
+    if capability < oldest:
+        needed = ".".join(map(str, oldest))
+        return f"it needs compute capability {needed} or newer{because}, this GPU has {capability}"
+    return nvrtc_reason()
 
 
 def compiled(

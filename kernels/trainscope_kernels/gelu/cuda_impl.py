@@ -13,7 +13,7 @@ import torch
 from trainscope_kernels.cuda_driver import Kernel, Module
 from trainscope_kernels.errors import ImplUnavailableError
 from trainscope_kernels.impls import OLDEST_CAPABILITY
-from trainscope_kernels.nvrtc import compiled, nvrtc_reason
+from trainscope_kernels.nvrtc import compiled, reason_on
 from trainscope_kernels.repeats import Again
 
 __all__ = [
@@ -46,16 +46,7 @@ THREADS_ENOUGH = 1 << 18  # what fills the 100 to 150 SMs of the GPUs this runs 
 @functools.cache
 def require(device: torch.device) -> None:
     """Raise ImplUnavailableError, with the reason, where these kernels cannot run."""
-    reason = None
-    if device.type != "cuda":
-        reason = f"it needs a CUDA tensor, this one is on {device.type}"
-    elif torch.version.hip is not None:
-        reason = "this torch is built for ROCm"
-    elif torch.cuda.get_device_capability(device) < OLDEST_CAPABILITY:
-        capability = torch.cuda.get_device_capability(device)
-        reason = f"it needs compute capability 8.0 or newer, this GPU has {capability}"
-    else:
-        reason = nvrtc_reason()
+    reason = reason_on(device, OLDEST_CAPABILITY)
     if reason is not None:
         raise ImplUnavailableError(f"impl='cuda' cannot run: {reason}; or pass impl='auto'")
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trainscope_kernels.cuda_driver import Kernel, Module
-from trainscope_kernels.nvrtc import compiled, nvrtc_reason
+from trainscope_kernels.nvrtc import compiled, reason_on
 from trainscope_kernels.repeats import Again
 from trainscope_kernels.softmax.rows import rows_of
 
@@ -51,14 +51,7 @@ class Plan(NamedTuple):
 @functools.cache
 def cuda_reason(device: torch.device) -> str | None:
     """Why these kernels cannot run on this device; None where they can."""
-    if device.type != "cuda":
-        return f"it needs a CUDA tensor, this one is on {device.type}"
-    if torch.version.hip is not None:
-        return "this torch is built for ROCm"
-    capability = torch.cuda.get_device_capability(device)
-    if capability < CLUSTERS_SINCE:
-        return f"it needs compute capability 9.0 or newer (clusters), this GPU has {capability}"
-    return nvrtc_reason()
+    return reason_on(device, CLUSTERS_SINCE, " (clusters)")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -106,7 +99,7 @@ def softmax_forward(x: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     return y
 
 
-def softmax_forward_again(x: Tensor) -> Again | None:
+def softmax_forward_again(x: Tensor, dim: int, dtype: torch.dtype | None) -> Again | None:
     """What does ``softmax_forward`` of other tensors like x; None where each is looked at."""
     if x.numel() == 0:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -103,51 +103,42 @@ def _reason_against_cuda(x: Tensor, dim: int, dtype: torch.dtype | None) -> str 
     return cuda_impl.cuda_reason(x.device) or cuda_impl.call_reason(columns, last, x.dtype, result)
 
 
-@functools.cache
-def _forward_of(impl: str) -> Callable[[Tensor, int, torch.dtype | None], Tensor]:
-    if impl == "reference":
-        return reference.softmax_forward
-    if impl == "cuda":
-        from trainscope_kernels.softmax import cuda_impl
+class Computing(NamedTuple):
+    """What an impl does. again: what ``repeats`` keeps of a forward; None: it keeps nothing."""
 
-        return cuda_impl.softmax_forward
-    from trainscope_kernels.softmax import triton_forward
-
-    return triton_forward.softmax_forward
+    forward: Callable[[Tensor, int, torch.dtype | None], Tensor]
+    backward: Callable[[Tensor, Tensor, int, torch.dtype | None], Tensor]
+    again: Callable[[Tensor, int, torch.dtype | None], Again | None] | None
 
 
 @functools.cache
-def _backward_of(impl: str) -> Callable[[Tensor, Tensor, int, torch.dtype | None], Tensor]:
+def _computing(impl: str) -> Computing:
     if impl == "reference":
-        return reference.softmax_backward
+        return Computing(reference.softmax_forward, reference.softmax_backward, None)
     if impl == "cuda":
-        from trainscope_kernels.softmax import cuda_impl
+        from trainscope_kernels.softmax import cuda_impl as cuda
 
-        return cuda_impl.softmax_backward
-    from trainscope_kernels.softmax import triton_backward
+        return Computing(cuda.softmax_forward, cuda.softmax_backward, cuda.softmax_forward_again)
+    from trainscope_kernels.softmax import triton_backward, triton_forward
 
-    return triton_backward.softmax_backward
+    return Computing(
+        triton_forward.softmax_forward,
+        triton_backward.softmax_backward,
+        triton_forward.softmax_forward_again,
+    )
 
 
 def _forward_again(x: Tensor, dim: int, dtype: torch.dtype | None, impl: str) -> Again | None:
-    chosen = _chosen(x, dim, dtype, impl)
-    if chosen == "reference":
-        return None
-    if chosen == "cuda":
-        from trainscope_kernels.softmax import cuda_impl
-
-        return cuda_impl.softmax_forward_again(x)
-    from trainscope_kernels.softmax import triton_forward
-
-    return triton_forward.softmax_forward_again(x, dim, dtype)
+    again = _computing(_chosen(x, dim, dtype, impl)).again
+    return None if again is None else again(x, dim, dtype)
 
 
 def _run_forward(x: Tensor, dim: int, dtype: torch.dtype | None, impl: str) -> Tensor:
-    return _forward_of(_chosen(x, dim, dtype, impl))(x, dim, dtype)
+    return _computing(_chosen(x, dim, dtype, impl)).forward(x, dim, dtype)
 
 
 def _run_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype | None, impl: str) -> Tensor:
-    return _backward_of(_chosen(y, dim, dtype, impl))(dy, y, dim, dtype)
+    return _computing(_chosen(y, dim, dtype, impl)).backward(dy, y, dim, dtype)
 
 
 def _fake_forward(x: Tensor, dim: int, dtype: torch.dtype | None, impl: str) -> Tensor:
