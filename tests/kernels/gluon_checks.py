@@ -14,7 +14,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from attention_truth import attention
-from gluon_whole import open_envelope
 from torch import Tensor
 
 from trainscope_kernels.attention import flash_attention, flash_attention_varlen
@@ -368,7 +367,6 @@ CHECKS = {
 
 
 if __name__ == "__main__":
-    open_envelope()
     torch.manual_seed(0)
     arguments = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     result = CHECKS[sys.argv[1]](**arguments)

@@ -13,7 +13,6 @@ from typing import Any
 import attention_truth
 import torch
 import torch.nn.functional as F
-from gluon_whole import open_envelope
 from torch import Tensor
 
 from trainscope_kernels.attention import flash_attention, flash_attention_varlen
@@ -199,7 +198,6 @@ CHECKS = {each.__name__: each for each in (rectangles, windows, caps, packed, sa
 
 
 if __name__ == "__main__":
-    open_envelope()
     torch.manual_seed(0)
     arguments = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     result = CHECKS[sys.argv[1]](**arguments)

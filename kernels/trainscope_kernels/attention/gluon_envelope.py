@@ -6,13 +6,13 @@
 | dtype | bfloat16, float16 | the same |
 | head_dim, value dim | 64, 96, 128, 192 or 256, equal | the same |
 | heads | query heads a multiple of key heads | the same |
-| queries, keys | 1 to 2**24 - 1 of each; with head_dim 96 and 128 equally many | the same |
+| queries, keys | 1 to 2**24 - 1 of each | the same |
 | rows in all | batch * heads * queries under 2**31 | the same |
 | causal | None, "top-left", "bottom-right", True | the same |
-| window | any, but none with head_dim 128 | the same |
+| window | any | the same |
 | softcap | any | the same |
 | mask | none | none |
-| packed sequences | not offered yet | not offered yet |
+| packed sequences | any lengths, rows of all together as above | the same |
 | scale | 2**-64 and up | the same |
 | memory | inner stride 1, the others multiples of 16 bytes and not 0 | the same |
 | deterministic=True | yes, always | yes, dQ then has a kernel of its own |
@@ -32,18 +32,12 @@ import torch
 
 from trainscope_kernels.impls import interpreting
 
-__all__ = ["call_refusal", "gpu_refusal", "packed_refusal", "tma_takes"]
+__all__ = ["call_refusal", "gpu_refusal", "tma_takes"]
 
 TRITON = (3, 6)
 """Gluon is experimental and its names move with each release."""
 DTYPES = (torch.bfloat16, torch.float16)
 HEAD_DIMS = (64, 96, 128, 192, 256)
-SQUARE_DIMS = frozenset((96, 128))
-"""Head dims with equally many queries and keys only."""
-NO_WINDOW_DIMS = frozenset((128,))
-PACKED = False
-"""This and the two above are narrower than the kernels, which compute it all: what was not seen
-right on a GPU, the same each time, is not offered. The tests on a GPU open them."""
 LONGEST = 2**24
 """Offsets inside a head are 32-bit: 2**24 rows of 128."""
 MOST_ROWS = 2**31
@@ -96,13 +90,11 @@ def call_refusal(
     v: torch.Tensor,
     *,
     scale: float,
-    left: int,
-    right: int,
     masked: bool,
 ) -> str | None:
     """Why the Gluon kernels do not take this call; None where they do.
 
-    The arguments are those of the op, checked already; left, right -1 are no limit.
+    The arguments are those of the op, checked already. Packed sequences are a batch of one.
     """
     batch, heads, length, dim = q.shape
     if q.dtype not in DTYPES:
@@ -119,13 +111,6 @@ def call_refusal(
         )
     if not 1 <= k.shape[2] < LONGEST:
         return f"it takes 1 to 2**24 - 1 keys, got {k.shape[2]}"
-    if dim in SQUARE_DIMS and k.shape[2] != length:
-        return (
-            f"with head_dim {dim} it takes equally many queries and keys, got {length} and "
-            f"{k.shape[2]}"
-        )
-    if dim in NO_WINDOW_DIMS and (left != -1 or right not in (-1, 0)):
-        return f"with head_dim {dim} it has no window, got ({left}, {right})"
     if masked:
         return "it has no mask"
     if not scale >= SMALLEST_SCALE:
@@ -137,21 +122,6 @@ def call_refusal(
                 f"that are multiples of 16 bytes, got {x.stride()}; pass {name}.contiguous()"
             )
     return None
-
-
-def packed_refusal(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    scale: float,
-    left: int,
-    right: int,
-) -> str | None:
-    """Why the Gluon kernels do not take these packed sequences, which are a batch of one."""
-    if not PACKED:
-        return "it does not offer packed sequences yet"
-    return call_refusal(q, k, v, scale=scale, left=left, right=right, masked=False)
 
 
 def _one_of(numbers: tuple[int, ...]) -> str:

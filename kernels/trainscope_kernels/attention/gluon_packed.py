@@ -122,8 +122,9 @@ def order_blocks(
 
 
 def most_blocks(rows: int, sequences: int, queries: int) -> int:
-    """No packed sequences of so many queries in all have more blocks of ``rows``."""
-    return queries // rows + min(sequences, queries)
+    """No packed sequences of so many queries in all have more blocks of ``rows``; never 0, for a
+    launch has a program."""
+    return max(queries // rows + min(sequences, queries), 1)
 
 
 def block_records(

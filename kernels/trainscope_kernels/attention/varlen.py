@@ -15,7 +15,7 @@ from trainscope_kernels.attention.checks import (
     number_of,
     refuse,
 )
-from trainscope_kernels.attention.gluon_envelope import gpu_refusal, packed_refusal
+from trainscope_kernels.attention.gluon_envelope import call_refusal, gpu_refusal
 from trainscope_kernels.attention.masking import band_of
 from trainscope_kernels.attention.op import (
     any_autocast,
@@ -83,9 +83,7 @@ def flash_attention_varlen(
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else number_of("scale", scale, 1.0)
     cap = 0.0 if softcap is None else number_of("softcap", softcap, 0.0)
     if impl == "gluon":
-        refusal = gpu_refusal(q.device) or packed_refusal(
-            q, k, v, scale=scale, left=left, right=right
-        )
+        refusal = gpu_refusal(q.device) or call_refusal(q, k, v, scale=scale, masked=False)
         impl = gluon_or(impl, refusal)
     out, lse = attention_op(
         q,
