@@ -15,6 +15,7 @@ from trainscope_kernels.attention import (
     gluon_envelope,
     gluon_schedule,
     op,
+    run,
     varlen,
 )
 from trainscope_kernels.attention.gluon_schedule import balanced_lists, heads_together
@@ -182,7 +183,7 @@ def test_in_a_capture_auto_takes_gluon_where_its_schedule_is_there(
 ) -> None:
     launches = SimpleNamespace(is_scheduled=lambda call: scheduled)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    monkeypatch.setattr(op.run, "gluon", lambda: launches)
+    monkeypatch.setattr(run, "gluon", lambda: launches)
     with hopper:
         qkv = tensors()
         assert impl_of(qkv, causal=True) == ("gluon" if scheduled else "triton")
