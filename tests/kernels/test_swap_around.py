@@ -174,10 +174,11 @@ def test_a_bias_that_is_more_than_a_tensor(x: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_torchs_transformer_keeps_its_fast_path(compiled: bool) -> None:
+@pytest.mark.parametrize("mask_check", [False, True])  # with it, newer torch has it in eager only
+def test_torchs_transformer_keeps_its_fast_path(compiled: bool, mask_check: bool) -> None:
     """It gives 0 where the padding is, which the slow path does not."""
     layer = nn.TransformerEncoderLayer(16, 2, 32, activation="gelu", batch_first=True, dropout=0.0)
-    model = nn.TransformerEncoder(layer, 2).eval()
+    model = nn.TransformerEncoder(layer, 2, mask_check=mask_check).eval()
     x, padding = torch.randn(3, 6, 16), torch.zeros(3, 6, dtype=torch.bool)
     padding[0, 4:] = True
     outer = nn.Sequential(model)  # as part of another

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import _get_current_function_mode, _pop_mode_temporarily
+from torch.overrides import _get_current_function_mode, _pop_mode, _push_mode
 
 from trainscope_kernels.errors import KernelError
 from trainscope_kernels.swapping.mode import Replacing
@@ -92,9 +91,13 @@ class UnswappedInEval(SwappedForward):
     """
 
     def _replaced(self, module: Any, arguments: Any, named: Any) -> Any:
-        if module.training or torch.compiler.is_compiling():
+        if module.training:
             return super()._replaced(module, arguments, named)
-        with ExitStack() as popped:
+        popped = []  # no ExitStack: torch.compile would break its graph there
+        try:
             while isinstance(_get_current_function_mode(), Replacing):
-                popped.enter_context(_pop_mode_temporarily())
+                popped.append(_pop_mode())
             return type(module).forward(module, *arguments, **named)
+        finally:
+            while popped:
+                _push_mode(popped.pop())
