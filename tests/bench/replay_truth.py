@@ -37,8 +37,10 @@ ALL = "all"
 LOOKED_AT = (
     *("accumulation", "amp_scaler", "clipped_norm", "compiled_step"),
     *("conv_three", "evaluating", "gpu_bound", "graph_replay"),
+    "ddp_mean_loss",
 )
-"""Loops that the spread of what profiling costs was chosen by; the others had no part in it."""
+"""Loops that the spread of what profiling costs was chosen by, or that waits for other ranks were
+learnt from; the others had no part in it."""
 MARK = re.compile(r"# (SITE|NEEDED) (\w+)")
 
 

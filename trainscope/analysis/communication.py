@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainscope.analysis.intervals import union
 from trainscope.analysis.kernel_names import collective_of
-from trainscope.trace.window import Column, OpKind, Window
+from trainscope.trace.window import OpKind, Window
 
-__all__ = ["CommunicationTimes", "communication_times"]
+__all__ = ["CommunicationTimes", "collectives", "communication_times"]
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,19 @@ class CommunicationTimes:
         return self.total_ns - self.hidden_ns
 
 
+def collectives(window: Window) -> NDArray[np.bool_]:
+    """Of each GPU op whether it is a collective."""
+    gpu = window.gpu
+    is_one = np.array([collective_of(name) is not None for name in window.names] or [False])
+    known = (gpu.kind == OpKind.KERNEL) & (gpu.name_id >= 0) & (gpu.name_id < len(is_one))
+    return known & is_one[np.where(known, gpu.name_id, 0)]
+
+
 def communication_times(window: Window) -> tuple[CommunicationTimes, ...]:
     """The devices that ran NCCL kernels, by number."""
     gpu = window.gpu
-    names = [collective_of(name) for name in window.names] or [None]
-    is_one = np.array([name is not None for name in names], dtype=bool)
-    known = (gpu.kind == OpKind.KERNEL) & (gpu.name_id >= 0) & (gpu.name_id < len(names))
-    collective = known & is_one[np.where(known, gpu.name_id, 0)]
+    names = [collective_of(name) for name in window.names]
+    collective = collectives(window)
     computing = (gpu.kind == OpKind.KERNEL) & ~collective
     return tuple(
         _of_device(window, names, int(device), collective, computing)
@@ -47,7 +54,11 @@ def communication_times(window: Window) -> tuple[CommunicationTimes, ...]:
 
 
 def _of_device(
-    window: Window, names: list[str | None], device: int, collective: Column, computing: Column
+    window: Window,
+    names: list[str | None],
+    device: int,
+    collective: NDArray[np.bool_],
+    computing: NDArray[np.bool_],
 ) -> CommunicationTimes:
     gpu = window.gpu
     mine = np.flatnonzero(collective & (gpu.device == device))

@@ -24,7 +24,7 @@ def program(items: list[Item], lanes: int = 2) -> Program:
 
 def samples(count: int) -> Samples:
     shares = np.linspace(0.8, 1.2, count)
-    return Samples(100 * shares, shares, shares[::-1], *[shares] * 3)
+    return Samples(100 * shares, shares, shares[::-1], *[shares] * 4)
 
 
 def test_a_run_of_launches_is_three_sums() -> None:
@@ -67,7 +67,9 @@ def test_a_turn_takes_as_long_as_item_by_item(seed: int) -> None:
             items.append(launch(50, chance.uniform(0, 900), lane, also=(1 - lane,)))
         else:
             length = chance.uniform(0, 400)
-            items.append(launch(chance.uniform(0, 300), length, lane, is_copy=act == "copy"))
+            waited = chance.choice([0.0, length / 2]) if act != "copy" else 0.0
+            cost = chance.uniform(0, 300)
+            items.append(launch(cost, length, lane, is_copy=act == "copy", rank_wait_ns=waited))
     made, guesses = program(items), samples(5)
     together = run(made, guesses)
     for place in range(5):

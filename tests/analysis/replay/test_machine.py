@@ -169,23 +169,23 @@ def test_the_launch_queue_is_bounded() -> None:
 
 def test_the_profiler_s_share_is_taken_off_cpu_time_but_not_off_sleep() -> None:
     made = program(Item(1000.0, 4.0, fixed_ns=5000.0))
-    samples = Samples(np.array([100.0, 900.0]), np.array([0.5, 0.5]), *[np.ones(2)] * 4)
+    samples = Samples(np.array([100.0, 900.0]), np.array([0.5, 0.5]), *[np.ones(2)] * 5)
     assert run(made, samples) == pytest.approx([5300, 5250])
 
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_autograd_s_thread_has_a_scale_of_its_own(backward: bool) -> None:
     made = program(Item(1000.0, 0.0, backward=backward))
-    samples = Samples(np.zeros(1), np.array([0.5]), np.array([1.5]), *[np.ones(1)] * 3)
+    samples = Samples(np.zeros(1), np.array([0.5]), np.array([1.5]), *[np.ones(1)] * 4)
     assert run(made, samples)[0] == pytest.approx(750 if backward else 500)
 
 
 def test_many_samples_give_what_each_gives_alone() -> None:
     made = program(Item(300.0, 2.0), launch(10, 400), wait(wake=3), Item(80.0, 1.0))
     scale = np.linspace(0.4, 1.4, 9)
-    together = run(made, Samples(np.full(9, 20.0), scale, *[np.ones(9)] * 4))
+    together = run(made, Samples(np.full(9, 20.0), scale, *[np.ones(9)] * 5))
     alone = [
-        run(made, Samples(np.full(1, 20.0), scale[i : i + 1], *[np.ones(1)] * 4))[0]
+        run(made, Samples(np.full(1, 20.0), scale[i : i + 1], *[np.ones(1)] * 5))[0]
         for i in range(9)
     ]
     assert together == pytest.approx(alone)

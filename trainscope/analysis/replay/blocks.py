@@ -52,10 +52,12 @@ def blocks_of(program: Program, samples: Samples) -> list[Single | Launches]:
     is_launch = np.array([item.act == Act.LAUNCH for item in items])
     gap = np.array([item.gap_ns for item in items])[:, None] * is_launch[:, None]
     inner = np.array([item.inner_gap_ns for item in items])[:, None]
-    busy = np.array([item.length_ns for item in items])[:, None] - inner
+    ranks = np.array([item.rank_wait_ns for item in items])[:, None]
+    busy = np.array([item.length_ns for item in items])[:, None] - inner - ranks
+    unsure = inner * samples.graph_gap + ranks * samples.rank_wait
     is_copy = np.array([item.is_copy for item in items])[:, None]
     length = is_launch[:, None] * np.where(
-        is_copy, busy / samples.copy_rate, busy * samples.gpu_scale + inner * samples.graph_gap
+        is_copy, busy / samples.copy_rate, busy * samples.gpu_scale + unsure
     )
     cpu_until = np.concatenate((np.zeros((1, len(samples))), np.cumsum(cpu, axis=0)))
     work_until = np.concatenate((np.zeros((1, len(samples))), np.cumsum(gap + length, axis=0)))

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from trainscope.analysis.communication import collectives
 from trainscope.analysis.replay.cpu_side import boundaries, loader_waits, reads
 from trainscope.analysis.replay.events import find_events
 from trainscope.analysis.replay.gpu_side import GpuSide, gpu_side, inner_gap_ns, pinned_rate
 from trainscope.analysis.replay.other_work import backlog_ns, unfollowed_ns
 from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program, Workers
+from trainscope.analysis.replay.rank_waits import rank_waits_ns
 from trainscope.analysis.thread_roles import AUTOGRAD, thread_roles, works_for_loop
 from trainscope.analysis.waits import WaitCall, find_waits
 from trainscope.analysis.window_site import WindowSite
@@ -80,6 +82,8 @@ class _Builder:
         profiler = steps.found_by.startswith("ranges ProfilerStep")
         ends = steps.end_ns if profiler else steps.until_ns
         self._stretches = list(zip(steps.start_ns.tolist(), ends.tolist(), strict=True))
+        self._step_of_op = steps.of_ops(window)
+        self._rank_waits_ns = rank_waits_ns(window, self._step_of_op)
         self._steps = steps
         self._whole = self._stretches[0][0], self._stretches[-1][1]
         fetches, self._loader_waits = loader_waits(window, steps.thread, *self._whole)
@@ -101,7 +105,7 @@ class _Builder:
     def program(self) -> Program:
         window, side = self._window, self._side
         items = self._with_arrivals()
-        in_steps = self._steps.of_ops(window) >= 0
+        in_steps = self._step_of_op >= 0
         first_ns, end_ns = self._whole
         rate, rate_seen = pinned_rate(window)
         return Program(
@@ -110,7 +114,7 @@ class _Builder:
             lanes=tuple(side.lanes),
             sites=tuple(self._sites),
             recorded_ns=sum(end - start for start, end in self._stretches),
-            gpu_ns=side.busy_ns(window, np.flatnonzero(in_steps)),
+            gpu_ns=side.busy_ns(window, np.flatnonzero(in_steps), self._rank_waits_ns),
             backlog_ns=backlog_ns(window, side, first_ns, end_ns),
             pinned_bytes_per_ns=rate,
             rate_seen=rate_seen,
@@ -118,6 +122,7 @@ class _Builder:
             unresolved=self._events.unresolved,
             guessed=self._events.guessed,
             workers=self._workers,
+            collectives=int((collectives(window) & in_steps).sum()),
             unfollowed_ns=unfollowed_ns(window, side, in_steps, self._followed, first_ns, end_ns),
         )
 
@@ -219,6 +224,7 @@ class _Builder:
             lane=lane,
             length_ns=float(end_ns - gpu.start_ns[rows].min()),
             inner_gap_ns=inner_gap_ns(gpu, rows),
+            rank_wait_ns=float(self._rank_waits_ns[op]) if len(rows) == 1 else 0.0,
             gap_ns=float(side.gap_ns[op]),
             latency_ns=side.latency_ns,
             also=tuple(sorted({int(each) for each in side.lane_of_op[rows]} - {lane})),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -101,8 +102,9 @@ def _own_time(
 
 
 def _guesses(program: Program) -> Samples:
-    """Points that fill the six dimensions evenly, the same in every call."""
-    # a Kronecker sequence: multiples of powers of the root of x^7 = x + 1, modulo 1
+    """Points that fill the seven dimensions evenly, the same in every call."""
+    # a Kronecker sequence: multiples of powers of the root of x^7 = x + 1, modulo 1; the seventh
+    # power is no new direction, so the last one is the root of 2
     root = 1.1127756842787055
     place = np.arange(1, _GUESSES + 1)
     uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in range(1, 7)]
@@ -116,6 +118,7 @@ def _guesses(program: Program) -> Samples:
         gpu_scale=np.exp(_GPU_SPREAD * _normal(uniform[3])),
         copy_rate=np.exp(rate_spread * _normal(uniform[4])),
         graph_gap=_LEAST_GRAPH_GAP + (1.0 - _LEAST_GRAPH_GAP) * uniform[5],
+        rank_wait=np.mod(place * math.sqrt(2.0), 1.0, dtype=np.float64),
     )
 
 

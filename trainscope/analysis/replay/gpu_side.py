@@ -38,14 +38,20 @@ class GpuSide:
     latency_ns: float
     """From the end of a launch to the start of its kernel on an idle stream."""
 
-    def busy_ns(self, window: Window, ops: Column) -> int:
-        """GPU time of ops in the busiest lane; how far lanes overlap is not the same each time."""
+    def busy_ns(
+        self, window: Window, ops: Column, idle_ns: NDArray[np.float64] | None = None
+    ) -> int:
+        """GPU time of ops in the busiest lane, without what of each op is no work.
+
+        How far lanes overlap is not the same each time.
+        """
         gpu = window.gpu
         most = 0
         for lane in np.unique(self.lane_of_op[ops]):
             mine = ops[self.lane_of_op[ops] == lane]
             busy = union(gpu.start_ns[mine], gpu.end_ns[mine])
-            most = max(most, int((busy.end_ns - busy.start_ns).sum()))
+            less_ns = 0 if idle_ns is None else int(idle_ns[mine].sum())
+            most = max(most, int((busy.end_ns - busy.start_ns).sum()) - less_ns)
         return most
 
 

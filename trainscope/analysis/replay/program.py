@@ -63,6 +63,8 @@ class Item:
     length_ns: float = 0.0
     inner_gap_ns: float = 0.0
     """Of that, time between the kernels of a replayed graph, where a profiler's cost falls."""
+    rank_wait_ns: float = 0.0
+    """Of that, how much longer a collective took than its like in another step."""
     gap_ns: float = 0.0
     """Between the end of the op before it on the stream and its own start, where it queued."""
     latency_ns: float = 0.0
@@ -98,7 +100,7 @@ class Program:
     recorded_ns: int
     """How long the steps took together, as recorded, without what lies between them."""
     gpu_ns: int
-    """GPU work of these steps in the busiest lane."""
+    """GPU work of these steps in the busiest lane, without ``rank_wait_ns``."""
     backlog_ns: tuple[float, ...] = ()
     """For each lane, how long after the first step's beginning it was busy with earlier work."""
     pinned_bytes_per_ns: float = 25.0
@@ -115,6 +117,9 @@ class Program:
     """Whether the loop mostly waits for a DataLoader's workers, or they for it."""
     unfollowed_ns: int = 0
     """GPU time, in one lane, of work that other threads enqueued or that no call is known of."""
+
+    collectives: int = 0
+    """Of all steps."""
 
     def paced(self, share: float) -> Program:
         """The same with batches of a loader's workers coming faster or slower."""

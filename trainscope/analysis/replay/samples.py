@@ -34,6 +34,8 @@ class Samples:
     """Factor on the assumed rate of a copy with pinned memory."""
     graph_gap: Vector
     """What is left of the time between the kernels of a replayed graph."""
+    rank_wait: Vector
+    """What is left of the time that a collective waits for other ranks."""
 
     def __len__(self) -> int:
         return len(self.cpu_scale)
@@ -57,8 +59,9 @@ def gpu_length(item: Item, samples: Samples) -> Vector:
     """How long the GPU takes for a launched op or graph, for each sample."""
     if item.is_copy:
         return item.length_ns / samples.copy_rate
-    busy_ns = item.length_ns - item.inner_gap_ns
-    return busy_ns * samples.gpu_scale + item.inner_gap_ns * samples.graph_gap
+    busy_ns = item.length_ns - item.inner_gap_ns - item.rank_wait_ns
+    unsure_ns = item.inner_gap_ns * samples.graph_gap + item.rank_wait_ns * samples.rank_wait
+    return busy_ns * samples.gpu_scale + unsure_ns
 
 
 def cpu_times(program: Program, samples: Samples) -> NDArray[np.float64]:

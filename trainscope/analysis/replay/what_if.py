@@ -244,6 +244,11 @@ class _Forecast:
             words.append(f"a copy with pinned memory moves {rate:.0f} GB/s ({how})")
         if self._program.workers != "none":
             words.append(_WORKERS[self._program.workers])
+        if self._program.collectives:
+            words.append(
+                "a step of the other ranks gets shorter as this one's does, and a collective takes "
+                "as long as in the window or, where it waited for another rank there, less"
+            )
         if self._program.guessed:
             words.append(
                 f"what {self._program.guessed} waits between streams are for is taken from the "
