@@ -1,15 +1,17 @@
-"""Times the Gluon attention kernels and cuDNN's in turn, FlashAttention 2 and our Triton beside.
+"""Times the Gluon attention kernels and cuDNN's in turn; beside them what else there is.
 
     python kernels/bench/gluon_vs_cudnn.py [--runs 3] [--seconds 300] [--rounds 20] [-o FILE]
-        [--only SHAPE …]
+        [--only SHAPE …] [--beside fa2 flex triton]
 
-Needs a Hopper GPU. In each round every contestant is timed once, in an order that changes, so that
-a card that throttles or warms up does so for all of them. A ratio is the median over the rounds of
-cuDNN's time by ours: above 1 we are faster; of several runs through the table it is their median.
-The backward's time has all of its launches in it, with the zeroing of workspaces. A group of calls
-is launched while the GPU works on something else, so that no CPU time is in it. Shapes are batch x
-heads (/ key heads) x length x head_dim; the published table's come first, and what does not fit in
-the seconds is left out.
+Beside stand FlashAttention 2 through SDPA, FlexAttention compiled (its block mask is made before
+the clock starts; blank where it does not compile) and our Triton kernels, timed in the first of the
+runs and in fewer rounds. Needs a Hopper GPU. In each round every contestant is timed once, in an
+order that changes, so that a card that throttles or warms up does so for all of them. A ratio is
+the median over the rounds of cuDNN's time by ours: above 1 we are faster; of several runs through
+the table it is their median. The backward's time has all of its launches in it, with the zeroing of
+workspaces. A group of calls is launched while the GPU works on something else, so that no CPU time
+is in it. Shapes are batch x heads (/ key heads) x length x head_dim; the published table's come
+first, and what does not fit in the seconds is left out.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch._functorch.config as functorch_config
 import torch.nn.functional as F
 import triton
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from trainscope_kernels.attention import flash_attention
 
@@ -67,9 +71,11 @@ SHAPES = [
     Shape(16, 32, 1024, 64),
 ]
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "fa2": SDPBackend.FLASH_ATTENTION}
-NAMES = ("gluon", "cudnn", "fa2", "triton")
+COMPARED = ("gluon", "cudnn")
+BESIDE = ("fa2", "flex", "triton")
+NAMES = COMPARED + BESIDE
 BESIDE_ROUNDS = 5
-"""Of those that only stand beside: each is half as fast, and would take most of the time."""
+"""Each is half as fast, and would take most of the time."""
 GROUP_MS = 6.0
 """Calls are timed in groups at least so long, so that the gaps between launches do not count."""
 WARM_UP_SECONDS = 4.0
@@ -83,6 +89,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--only", nargs="*", default=[], help="shapes, as the table writes them")
+    parser.add_argument("--beside", nargs="*", default=list(BESIDE), choices=BESIDE)
     parser.add_argument("-o", "--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
@@ -91,13 +98,14 @@ def main() -> None:
     found: dict[tuple[str, bool, str], list[dict[str, Any]]] = {}
     left_out = 0
     print("TFLOP/s             " + "".join(f"{name:>9}" for name in NAMES) + "   cudnn/gluon")
-    for _ in range(options.runs):
+    for run in range(options.runs):
+        names = (*COMPARED, *options.beside) if run == 0 else COMPARED
         for shape in [each for each in SHAPES if not options.only or str(each) in options.only]:
             for causal in (False, True):
                 if time.monotonic() > end:
                     left_out += len(shape.passes)
                     continue
-                for row in cells(shape, causal, options.rounds):
+                for row in cells(shape, causal, options.rounds, names):
                     found.setdefault((row["shape"], causal, row["pass"]), []).append(row)
                     print(line(row), flush=True)
                 write(options.output, options.rounds, found)
@@ -117,7 +125,8 @@ def write(output: Path, rounds: int, found: dict[tuple[str, bool, str], list[Any
 def of_runs(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """One cell from those of several runs: medians, the range over all, and each run's ratio."""
     ratios = [row["ratio"] for row in rows]
-    speeds = {name: statistics.median(row["tflops"][name] for row in rows) for name in NAMES}
+    found = {name: [row["tflops"][name] for row in rows if name in row["tflops"]] for name in NAMES}
+    speeds = {name: statistics.median(each) for name, each in found.items() if each}
     return {
         **rows[0],
         "tflops": speeds,
@@ -138,19 +147,21 @@ def warm_up() -> None:
         torch.cuda.synchronize()
 
 
-def cells(shape: Shape, causal: bool, rounds: int) -> Iterator[dict[str, Any]]:
+def cells(
+    shape: Shape, causal: bool, rounds: int, names: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
     """The passes of one shape."""
     batch, heads, length, dim = shape[:4]
     key_heads = shape.key_heads or heads
     flops = 4 * batch * heads * length * length * dim / (2 if causal else 1)
     sizes = [(batch, each, length, dim) for each in (heads, key_heads, key_heads)]
     qkv = [torch.randn(size, device="cuda", dtype=torch.bfloat16) for size in sizes]
-    jobs = {"forward": (lambda: forwards(qkv, causal), flops)}
-    jobs["backward"] = (lambda: backwards(qkv, causal), 2.5 * flops)
+    jobs = {"forward": (lambda: forwards(names, qkv, causal), flops)}
+    jobs["backward"] = (lambda: backwards(names, qkv, causal), 2.5 * flops)
     for what in shape.passes:
         make, work = jobs[what]
         calls = make()
-        differ = apart(*(as_tensors(once(name, calls[name])) for name in ("gluon", "cudnn")))
+        differ = apart(*(as_tensors(once(name, calls[name])) for name in COMPARED))
         times = in_turn(calls, rounds)
         ratios = [
             theirs / ours for theirs, ours in zip(times["cudnn"], times["gluon"], strict=True)
@@ -161,7 +172,7 @@ def cells(shape: Shape, causal: bool, rounds: int) -> Iterator[dict[str, Any]]:
             "causal": causal,
             "pass": what,
             "tflops": {
-                name: round(work / statistics.median(times[name]) / 1e9, 1) for name in NAMES
+                name: round(work / statistics.median(each) / 1e9, 1) for name, each in times.items()
             },
             "ratio": round(statistics.median(ratios), 4),
             "ratio_min": round(min(ratios), 4),
@@ -170,20 +181,39 @@ def cells(shape: Shape, causal: bool, rounds: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def forwards(qkv: list[Tensor], causal: bool) -> dict[str, Callable[[], Any]]:
-    """Each contestant's forward."""
-    return {name: forward_of(name, qkv, causal) for name in NAMES}
+def forwards(
+    names: tuple[str, ...], qkv: list[Tensor], causal: bool
+) -> dict[str, Callable[[], Any]]:
+    """Each contestant's forward; FlexAttention's where it can be called."""
+    calls = {name: forward_of(name, qkv, causal) for name in names}
+    return {name: call for name, call in calls.items() if name != "flex" or can_be_called(call)}
 
 
-def backwards(qkv: list[Tensor], causal: bool) -> dict[str, Callable[[], Any]]:
-    """Each contestant's backward, through a forward of its own."""
+def backwards(
+    names: tuple[str, ...], qkv: list[Tensor], causal: bool
+) -> dict[str, Callable[[], Any]]:
+    """Each contestant's backward, through a forward of its own; FlexAttention's likewise."""
     calls: dict[str, Callable[[], Any]] = {}
     grad = torch.randn_like(qkv[0])
-    for name in NAMES:
+    for name in names:
         leaves = [x.detach().requires_grad_() for x in qkv]
-        out = once(name, forward_of(name, leaves, causal))
-        calls[name] = partial(torch.autograd.grad, out, leaves, grad, retain_graph=True)
+        forward = forward_of(name, leaves, causal)
+        if name == "flex" and not can_be_called(forward):
+            continue
+        call = partial(torch.autograd.grad, once(name, forward), leaves, grad, retain_graph=True)
+        if name != "flex" or can_be_called(call):
+            calls[name] = call
     return calls
+
+
+def can_be_called(call: Callable[[], Any]) -> bool:
+    """Whether what torch compiles at the first call could be; says why not."""
+    try:
+        call()
+    except Exception as error:  # torch's compiler raises anything, and the others are to be timed
+        print(f"left blank: {type(error).__name__}: {str(error)[:200]}")
+        return False
+    return True
 
 
 def as_tensors(result: Any) -> list[Tensor]:
@@ -204,12 +234,30 @@ def once(name: str, call: Callable[[], Any]) -> Any:
 
 def forward_of(name: str, qkv: list[Tensor], causal: bool) -> Callable[[], Any]:
     """A call for the clock: torch's backend is chosen outside of it."""
+    grouped = qkv[0].shape[1] != qkv[1].shape[1]
+    if name == "flex":
+        return flex(qkv, causal, grouped)
     if name in BACKENDS:
-        grouped = qkv[0].shape[1] != qkv[1].shape[1]
         return lambda: F.scaled_dot_product_attention(
             qkv[0], qkv[1], qkv[2], is_causal=causal, enable_gqa=grouped
         )
     return lambda: flash_attention(*qkv, causal=True if causal else None, impl=name)
+
+
+def flex(qkv: list[Tensor], causal: bool, grouped: bool) -> Callable[[], Any]:
+    """FlexAttention, compiled for this one shape."""
+    # of all shapes together torch compiles but a few, and its backward may be called but once
+    torch.compiler.reset()
+    functorch_config.donated_buffer = False
+    length = qkv[0].shape[2]
+    mask = create_block_mask(below_diagonal, None, None, length, length) if causal else None
+    compiled: Any = torch.compile(flex_attention, dynamic=False)
+    return lambda: compiled(*qkv, block_mask=mask, enable_gqa=grouped)
+
+
+def below_diagonal(batch: Any, head: Any, row: Any, column: Any) -> Any:
+    """What a causal query sees."""
+    return row >= column
 
 
 def in_turn(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
@@ -217,7 +265,7 @@ def in_turn(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[
     repeats = {name: repeats_of(name, call) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds):
-        names = [name for name in calls if name in ("gluon", "cudnn") or turn < BESIDE_ROUNDS]
+        names = [name for name in calls if name in COMPARED or turn < BESIDE_ROUNDS]
         names = names[turn % len(names) :] + names[: turn % len(names)]
         for name in names if turn % 4 < 2 else reversed(names):
             times[name].append(timed(name, calls[name], repeats[name]))
@@ -261,7 +309,8 @@ def apart(ours: Any, theirs: Any) -> float:
 def line(row: dict[str, Any]) -> str:
     """A row of the table that is printed."""
     mask = "causal" if row["causal"] else "full"
-    speeds = "".join(f"{row['tflops'][name]:9.0f}" for name in NAMES)
+    found = row["tflops"]
+    speeds = "".join(f"{found[name]:9.0f}" if name in found else " " * 9 for name in NAMES)
     spread = f"[{row['ratio_min']:.3f} {row['ratio_max']:.3f}]"
     what = f"{row['shape']:<16}{mask:<7}{row['pass']:<9}"
     return f"{what}{speeds}   {row['ratio']:.3f} {spread}  differ {row['relative_difference']:.1e}"

@@ -93,15 +93,17 @@ def gluon_and_cudnn() -> str:
         f"{found['torch']}, Triton {found['triton']}, {found['date']}; "
         f"`kernels/bench/gluon_vs_cudnn.py`{'; ' + found['note'] if 'note' in found else ''}):",
         "",
-        "| shape | | gluon | cuDNN | FlashAttention-2 | triton | cuDNN / gluon |",
-        "|---|---|---|---|---|---|---|",
+        "| shape | | gluon | cuDNN | FlashAttention-2 | FlexAttention | triton | cuDNN / gluon |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for cell in found["cells"]:
-        rates = cell["tflops"]
+        rates = [
+            f"{cell['tflops'][name]:.0f}" if name in cell["tflops"] else ""
+            for name in ("gluon", "cudnn", "fa2", "flex", "triton")
+        ]
         what = f"{cell['pass']}, {'causal' if cell['causal'] else 'full'}"
         lines.append(
-            f"| {cell['shape']} | {what} | {rates['gluon']:.0f} | {rates['cudnn']:.0f} "
-            f"| {rates['fa2']:.0f} | {rates['triton']:.0f} | {cell['ratio']:.2f} "
+            f"| {cell['shape']} | {what} | {' | '.join(rates)} | {cell['ratio']:.2f} "
             f"({cell['ratio_min']:.2f} to {cell['ratio_max']:.2f}) |"
         )
     return "\n".join(lines)
