@@ -63,33 +63,30 @@ def batches(text: bytes, count: int, size: int, context: int) -> Iterator[torch.
 def main() -> None:
     """Train, then print where the time went."""
     parser = argparse.ArgumentParser(description="A small GPT on source code.")
-    defaults = {"steps": 60, "width": 128, "layers": 2, "head-dim": 32, "context": 128}
-    for name, default in defaults.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--bf16", action="store_true", help="autocast")
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--kernels", action="store_true", help="use trainscope_kernels")
     parser.add_argument("--run-dir", default="runs/transformer")
+    sizes = {"steps": 60, "width": 128, "layers": 2, "head-dim": 32, "context": 128}
+    for name, default in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    for name in ("bf16", "compile", "kernels"):
+        parser.add_argument(f"--{name}", action="store_true")
     options = parser.parse_args()
-
     torch.manual_seed(0)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     text = b"\n".join(p.read_bytes() for p in sorted(Path(ts.__file__).parent.rglob("*.py")))
-    heads = options.width // options.head_dim
-    model = GPT(options.width, options.layers, heads, options.context).to(device)
+    width, context = options.width, options.context
+    model = GPT(width, options.layers, width // options.head_dim, context).to(device)
     if options.kernels:
         print(trainscope_kernels.swap(model))
     if options.compile:
         model.compile()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-
     with ts.Scope(options.run_dir, schedule=ts.Schedule(wait=20, warmup=3, active=4)) as scope:
         scope.wrap(model, optimizer)
         for batch in scope.steps(batches(text, options.steps, 16, options.context)):
             batch = batch.to(device, non_blocking=True)
             with torch.autocast(device.type, torch.bfloat16, enabled=options.bf16):
                 logits = model(batch[:, :-1])
-            loss = F.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
+                loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
             loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
