@@ -13,6 +13,9 @@ from trainscope.trace.window import Window
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "traces"
 
+DDP = Path(__file__).with_name("analysis") / "replay" / "ddp"
+"""Traces of rank 0 of loops on two GPUs, which are in the repository."""
+
 
 @lru_cache
 def sample(name: str) -> Window:

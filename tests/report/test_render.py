@@ -17,8 +17,7 @@ from trainscope.report import json as json_renderer
 from trainscope.report import text
 from trainscope.report.build import build
 from trainscope.report.model import Report, Spread
-from trainscope.report.text_parts import number_ranges
-from trainscope.report.wording import duration
+from trainscope.report.wording import duration, number_ranges
 from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 

@@ -9,6 +9,7 @@ from io import StringIO
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from trainscope.report.metrics_words import metrics_words
 from trainscope.report.model import Report
 from trainscope.report.text_captures import captures_section
 from trainscope.report.text_gpu import gpu_sections, lacking_section
@@ -18,7 +19,6 @@ from trainscope.report.text_syncs import syncs_section
 from trainscope.report.text_times import times_sections
 from trainscope.report.text_unseen import in_short
 from trainscope.report.text_what_if import findings_section, what_if_section
-from trainscope.report.wording import count_of
 
 __all__ = ["render", "show"]
 
@@ -73,24 +73,11 @@ def _run(report: Report) -> str:
 
 
 def _metrics(report: Report) -> Iterator[RenderableType]:
-    metrics = report.metrics
-    if metrics is None or not metrics.logged:
-        return
-    yield heading("Metrics")
-    line = f"{count_of(metrics.logged, 'log call')}, {metrics.written:,} arrived"
-    yield hanging("", line + (f", {metrics.dropped:,} dropped" if metrics.dropped else ""))
-    if metrics.nonfinite_count:
-        shown = ", ".join(metrics.nonfinite[:5])
-        more = metrics.nonfinite_count - min(len(metrics.nonfinite), 5)
-        yield hanging("", plain(f"not finite: {shown}") + (f" and {more:,} more" if more else ""))
-    for sink in metrics.sinks:
-        words = [f"{sink.name}: {count_of(sink.written, 'record')}"]
-        if sink.dropped:
-            words.append(f"{sink.dropped:,} dropped")
-        if sink.disabled:
-            words.append("switched off")
-        words.extend(text for text in (sink.error, sink.note) if text)
-        yield hanging("", plain(", ".join(words)))
+    said = metrics_words(report.metrics)
+    if said:
+        yield heading("Metrics")
+    for words in said:
+        yield hanging("", plain(words))
 
 
 def _not_seen(report: Report) -> Iterator[RenderableType]:

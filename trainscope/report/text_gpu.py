@@ -6,20 +6,18 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
+from trainscope.report import gpu_words
 from trainscope.report.model import Report
 from trainscope.report.model_gpu import GpuReport, LaunchReport
-from trainscope.report.text_parts import hanging, heading, number_ranges, plain, table
+from trainscope.report.text_parts import hanging, heading, plain, table
 from trainscope.report.wording import count_of, duration
 
 __all__ = ["gpu_sections", "lacking_section"]
 
 _OPERATORS = 10
-_CHAINS = 3
 _PHASES = 16
 _LITTLE = 0.02
 """Share of a step's time below which a cause of idle time is not worth a line."""
-_MANY_TINY = 0.3
-"""Share of tiny kernels from which on their chains are named."""
 
 
 def gpu_sections(report: Report) -> Iterator[RenderableType]:
@@ -28,19 +26,9 @@ def gpu_sections(report: Report) -> Iterator[RenderableType]:
     if gpu is None:
         return
     yield heading("GPU in the captured window")
-    yield hanging("", plain(_which(gpu)))
+    yield hanging("", plain(gpu_words.window_steps(gpu)))
     for device in gpu.devices:
-        whole = device.busy_ms_per_step + device.idle_ms_per_step
-        share = f" ({device.idle_ms_per_step / whole:.0%})" if whole else ""
-        name = f"GPU {device.device}" + (f", {device.name}" if device.name else "")
-        span = "a step" if gpu.steps_counted else "in all"
-        yield hanging(
-            "",
-            plain(
-                f"{name}: {duration(device.busy_ms_per_step)} busy and "
-                f"{duration(device.idle_ms_per_step)} idle{share} {span}"
-            ),
-        )
+        yield hanging("", plain(gpu_words.device_times(device, gpu)))
     yield from _idle(gpu)
     yield from _phases(gpu)
     yield from _launches(gpu.launches)
@@ -55,13 +43,6 @@ def lacking_section(report: Report) -> Iterator[RenderableType]:
     yield heading("What the captured window lacks")
     for problem in report.gpu.problems:
         yield hanging("- ", plain(problem))
-
-
-def _which(gpu: GpuReport) -> str:
-    if not gpu.steps:
-        return f"steps: cannot tell: {gpu.steps_found_by}"
-    words = f"{count_of(len(gpu.steps), 'step')} ({number_ranges(gpu.steps)}), {gpu.steps_found_by}"
-    return words + (", the first left out" if gpu.steps_counted < len(gpu.steps) else "")
 
 
 def _idle(gpu: GpuReport) -> Iterator[RenderableType]:
@@ -96,34 +77,13 @@ def _phases(gpu: GpuReport) -> Iterator[RenderableType]:
 
 
 def _launches(launches: LaunchReport) -> Iterator[RenderableType]:
-    if not launches.launches:
-        return
-    yield heading("Launches")
-    words = "1 launch" if launches.launches == 1 else f"{launches.launches:,} launches"
-    if launches.launch_share is not None:
-        words += f", {launches.launch_share:.0%} of the CPU's time in them"
-    if launches.cpu_lead_ms_median is not None:
-        lead_ms = launches.cpu_lead_ms_median
-        ahead = "the CPU is ahead by" if lead_ms >= 0.1 else "the CPU is not ahead:"
-        words += f"; {ahead} {duration(max(lead_ms, 0.0))} (median)"
-    yield hanging("", words)
-    if launches.queue_empty_share is not None:
-        yield hanging(
-            "",
-            f"at most {count_of(launches.queue_deepest, 'op')} in the queue, none in it for "
-            f"{launches.queue_empty_share:.0%} of the time",
-        )
-    if launches.tiny_share is None or launches.tiny_share < _MANY_TINY:
-        return
-    yield hanging(
-        "",
-        f"{launches.tiny_kernels:,} of {count_of(launches.kernels, 'kernel')} run for less than "
-        f"{launches.tiny_below_us:.0f} µs, which is less than a launch takes",
-    )
-    for chain in launches.chains[:_CHAINS]:
-        where = f" in {chain.inside}" if chain.inside else ""
-        times = f"{chain.times:,} times " if chain.times > 1 else ""
-        yield hanging("- ", plain(f"{times}{chain.kernels} in a row{where}: {chain.operators}"))
+    said = gpu_words.launches(launches)
+    if said:
+        yield heading("Launches")
+    for words in said:
+        yield hanging("", words)
+    for chain in gpu_words.chains(launches):
+        yield hanging("- ", plain(gpu_words.chain(chain)))
         yield hanging("→ ", plain(chain.advice), indent=4, style="green")
 
 
@@ -157,17 +117,10 @@ def _copies(gpu: GpuReport) -> Iterator[RenderableType]:
         grid = table("copies", "count", "time", "GB/s")
         for copy in gpu.copies:
             memory = f", {copy.host_memory}" if copy.host_memory else ""
-            rate = "" if copy.gb_per_s is None else f"{copy.gb_per_s:.1f}"
+            rate = gpu_words.copy_rate(copy)
             grid.add_row(f"{copy.what}{memory}", f"{copy.count:,}", duration(copy.ms_total), rate)
         yield grid
     if gpu.communication:
         yield heading("Communication")
     for talk in gpu.communication:
-        names = ", ".join(f"{name} x{count:,}" for name, count, _ in talk.by_collective[:4])
-        yield hanging(
-            "",
-            plain(
-                f"GPU {talk.device}: {duration(talk.ms_total)} in {names}; "
-                f"{duration(talk.hidden_ms_total)} of it hidden behind other kernels"
-            ),
-        )
+        yield hanging("", plain(gpu_words.communication(talk)))

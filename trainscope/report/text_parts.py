@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["hanging", "heading", "number_ranges", "plain", "table"]
+__all__ = ["hanging", "heading", "plain", "table"]
 
 INDENT = 2
 
@@ -40,14 +40,3 @@ def table(first: str, *numbers: str) -> Table:
     for name in numbers:
         grid.add_column(name, justify="right", no_wrap=True)
     return grid
-
-
-def number_ranges(numbers: list[int]) -> str:
-    """``0-3, 7`` for 0, 1, 2, 3, 7."""
-    stretches: list[list[int]] = []
-    for number in numbers:
-        if stretches and number == stretches[-1][1] + 1:
-            stretches[-1][1] = number
-        else:
-            stretches.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in stretches)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from trainscope.report.model import Report
-from trainscope.report.text_parts import hanging, heading, number_ranges, plain, table
-from trainscope.report.wording import count_of, duration
+from trainscope.report.text_parts import hanging, heading, plain, table
+from trainscope.report.wording import count_of, duration, number_ranges
 
 __all__ = ["ranks_section"]
 

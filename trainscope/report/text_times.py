@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from trainscope.report.model import LongSteps, RangeReport, Report
-from trainscope.report.text_parts import hanging, heading, number_ranges, plain, table
-from trainscope.report.wording import count_of, duration
+from trainscope.report.text_parts import hanging, heading, plain, table
+from trainscope.report.wording import count_of, duration, number_ranges
 
 __all__ = ["times_sections"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["count_of", "duration", "places"]
+__all__ = ["count_of", "duration", "number_ranges", "places"]
 
 
 def duration(ms: float) -> str:
@@ -32,3 +32,14 @@ def count_of(number: int, noun: str) -> str:
 def places(stretches: list[str]) -> str:
     """The steps of ``steps 120-124: why``, put together: ``steps 120-124, steps 130-131``."""
     return ", ".join(stretch.partition(":")[0] for stretch in stretches)
+
+
+def number_ranges(numbers: list[int]) -> str:
+    """``0-3, 7`` for 0, 1, 2, 3, 7."""
+    stretches: list[list[int]] = []
+    for number in numbers:
+        if stretches and number == stretches[-1][1] + 1:
+            stretches[-1][1] = number
+        else:
+            stretches.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in stretches)

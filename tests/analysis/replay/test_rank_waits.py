@@ -5,11 +5,11 @@ H200 by ``tests/bench/replay_record.py``, and the step times measured with no pr
 """
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from made_windows import Made
+from sample_traces import DDP
 
 from trainscope.analysis.replay.rank_waits import rank_waits_ns
 from trainscope.analysis.replay.what_if import MeasuredWait, what_if
@@ -17,7 +17,6 @@ from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import find_syncs
 from trainscope.trace.torch_trace import read_torch_trace
 
-DDP = Path(__file__).with_name("ddp")
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 MS = 1_000_000
 

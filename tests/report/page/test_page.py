@@ -12,14 +12,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_runs import ITEM, full_trace, step_rows
 from made_runs import trace as made_run
 from made_windows import Made
-from sample_traces import FOLDER
+from sample_traces import DDP, FOLDER
 
 from trainscope import api
 from trainscope.report import json as json_report
+from trainscope.report import text as text_report
 from trainscope.report.page.charts import curve, nice_ticks
 from trainscope.report.page.history import MAX_POINTS, Series, history
+from trainscope.report.page.names import kind_of_phase
 from trainscope.report.page.timeline import Labels, depth_lane
 from trainscope.trace.trace import Trace
 
@@ -31,6 +34,12 @@ def page_of(trace: Trace, step_ms: float | None = None) -> tuple[str, str]:
     """The page and the JSON of its report."""
     report = api.analyze(trace, step_ms=step_ms)
     return api.page(trace, step_ms=step_ms), json_report.render(report)
+
+
+def page_and_text(trace: Trace, step_ms: float | None = None) -> tuple[str, str]:
+    """The page as a browser reads it, and the text of the same report on a wide terminal."""
+    page, _ = page_of(trace, step_ms)
+    return html.unescape(page), text_report.render(api.analyze(trace, step_ms=step_ms), width=200)
 
 
 def embedded(page: str, name: str) -> object:
@@ -152,6 +161,52 @@ def test_a_browser_draws_it_without_a_fault(tmp_path: Path, which: str) -> None:
     assert len(heights) == page.count("<canvas")
     assert int(re.findall(r'data-over="(-?\d+)"', done.stdout)[0]) <= 0  # a narrow page fits
     assert all(height > 50 for height in heights)
+
+
+def test_the_page_tells_what_the_terminal_tells_of_collectives_copies_and_launches() -> None:
+    page, text = page_and_text(api.load(DDP / "ddp_mean_loss_sync_stack.json.gz"), 8.328)
+    for words in (
+        "4 steps (4-7), ranges ProfilerStep#N, the first left out",
+        "GPU 0, NVIDIA H200: 9.09 ms busy and 1.45 ms idle (14%) a step",
+        "GPU 0: 6.75 ms in AllReduce x17; 1.33 ms of it hidden behind other kernels",
+        "672 launches, 9% of the CPU's time in them; the CPU is ahead by 1.17 ms (median)",
+        "218 of 500 kernels run for less than 8 µs, which is less than a launch takes",
+    ):
+        assert words in text
+        assert words in page
+    assert '<td class="l">device to host, pinned</td><td>4</td><td>8.93 µs</td>' in page
+
+
+def test_the_page_tells_of_each_rank_and_of_what_was_logged() -> None:
+    slow = made_run(step_rows(480, wall_us=(24_000,)), rank=1, syncs=(ITEM,))
+    info = made_run().info.model_copy(update={"world_size": 3})
+    ranks = replace(made_run(syncs=(ITEM,)), info=info, ranks=(slow,), missing_ranks=(2,))
+    page, text = page_and_text(ranks)
+    words = "lowest: rank 1, 1.08x the median of the ranks"
+    assert words in text
+    assert words in page
+    assert '<td class="l">1</td><td>480</td><td>24.0 ms</td>' in page
+    assert "Nothing was written by rank 2." in page
+    page, text = page_and_text(full_trace())
+    assert "not finite: loss = nan at step 12" in text
+    assert "not finite: loss = nan at step 12" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("DistributedDataParallel.forward", "forward"),
+        ("DistributedDataParallel.reduce", "phase"),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "data"),
+        ("load_data", "data"),
+        ("update_metadata", "phase"),
+        ("Optimizer.zero_grad#SGD.zero_grad", "optimizer"),
+        ("trainscope: backward", "backward"),
+        ("h2d", "h2d"),
+    ],
+)
+def test_a_phase_has_the_colour_of_the_word_in_its_name(name: str, kind: str) -> None:
+    assert kind_of_phase(name) == kind
 
 
 def test_history_is_thinned_and_says_what_is_not_finite(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from trainscope.analysis.nesting import depths
@@ -21,7 +23,14 @@ LONGEST_NAME = 120
 MAX_LANES = 24
 """Streams drawn."""
 _OP_KINDS = {OpKind.KERNEL: "kernel", OpKind.COPY: "copy", OpKind.SET: "set"}
-_PHASES = ("data", "h2d", "forward", "backward", "optimizer")
+_PHASES = {
+    "forward": r"forward",
+    "backward": r"backward",
+    "optimizer": r"optimizer",
+    "h2d": r"h2d",
+    "data": r"data(?! ?parallel)|loader",
+}
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def names_of(window: Window, name_id: Column) -> list[str]:
@@ -39,8 +48,12 @@ def kinds_of_ops(window: Window, rows: Column) -> list[str]:
 
 
 def kind_of_phase(name: str) -> str:
-    """The known phase whose name a range has in its own; ``phase`` for none."""
-    return next((phase for phase in _PHASES if phase in name.lower()), "phase")
+    """The known phase that a word of a range's name tells of; ``phase`` for none."""
+    words = _CAMEL.sub(" ", name[:LONGEST_NAME]).lower()
+    return next(
+        (phase for phase, word in _PHASES.items() if re.search(rf"(?<![a-z])(?:{word})", words)),
+        "phase",
+    )
 
 
 def phase_rows(window: Window, steps: WindowSteps) -> Column:

@@ -12,16 +12,18 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from trainscope.report import gpu_words
 from trainscope.report import json as json_report
 from trainscope.report.basis import Basis
 from trainscope.report.build_what_if import MIN_GAIN
+from trainscope.report.metrics_words import metrics_words
 from trainscope.report.model import Finding, Report
 from trainscope.report.page.charts import curve
 from trainscope.report.page.history import History, Series, history
 from trainscope.report.page.names import kind_of_phase
 from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
-from trainscope.report.wording import count_of, duration
+from trainscope.report.wording import count_of, duration, number_ranges
 
 __all__ = ["render"]
 
@@ -80,8 +82,11 @@ def render(report: Report, basis: Basis) -> str:
         snippets={(f.code, f.site): f.snippet for f in report.findings if f.snippet},
         bars=list(_bars(report)),
         curves=list(_curves(history(basis.trace))),
+        metrics=metrics_words(report.metrics),
         unseen=_unseen(report),
         most=MOST_ROWS,
+        gpu_words=gpu_words,
+        number_ranges=number_ranges,
         duration=duration,
         count_of=count_of,
         worth=lambda gain_ms: _is_worth_it(report, gain_ms),
