@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from attention_rounded import rounded_attention
 from attention_truth import attention
 from torch import Tensor
 
 from trainscope_kernels.attention import flash_attention, flash_attention_varlen
 
 Qkv = tuple[Tensor, Tensor, Tensor]
+NAMES = ("out", "dq", "dk", "dv")
 
 
 def inputs(shape: tuple[int, int, int, int], dtype: str, key_heads: int | None = None) -> Qkv:
@@ -89,19 +91,20 @@ def gradients(
     heads: tuple[int, int] = (4, 2),
     **how: Any,
 ) -> list[dict[str, Any]]:
-    """The errors of the gradients of these numbers of queries and keys, loss of output and LSE.
+    """The errors of output and gradients of these numbers of queries and keys, each beside the
+    error of what is computed exactly and rounded where it must be; loss of output and LSE.
 
     heads: of queries and keys. how: what flash_attention is told.
     """
     window = how.get("window")
     how = {**how, "window": None if window is None else tuple(window)}
+    of_truth = {name: how.get(name) for name in ("causal", "window", "softcap")}
     found = []
     for queries, keys in lengths:
         q = inputs((2, heads[0], queries, dim), dtype)[0].requires_grad_()
         k, v = (inputs((2, heads[1], keys, dim), dtype)[0].requires_grad_() for _ in range(2))
         exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
         out, lse = flash_attention(q, k, v, impl="gluon", return_lse=True, **how)
-        of_truth = {name: how.get(name) for name in ("causal", "window", "softcap")}
         right, right_lse = attention(exact[0], exact[1], exact[2], **of_truth)
         of_out = torch.randn_like(out)
         # the LSE of a row that sees no key is -inf, and no loss is made of it
@@ -109,9 +112,12 @@ def gradients(
         right_lse = torch.where(right_lse.isfinite(), right_lse, 0.0)
         ours = torch.autograd.grad([out, lse], [q, k, v], [of_out, of_lse])
         wanted = torch.autograd.grad([right, right_lse], exact, [of_out.double(), of_lse.double()])
+        rounded = rounded_attention(q, k, v, of_out, of_lse, out=out, **of_truth)
         each: dict[str, Any] = {"lengths": (queries, keys)}
-        for name, x, want in zip(("dq", "dk", "dv"), ours, wanted, strict=True):
-            each[name] = error(x, want)
+        for name, x, floor, want in zip(
+            NAMES, (out, *ours), rounded, (right, *wanted), strict=True
+        ):
+            each[name] = error(x, want.detach()), error(floor, want.detach())
         found.append(each)
     return found
 
@@ -119,7 +125,8 @@ def gradients(
 def packed_gradients(
     dim: int, lengths: tuple[list[int], list[int]], heads: tuple[int, int] = (4, 2), **how: Any
 ) -> dict[str, Any]:
-    """The errors of the gradients of packed sequences, and how many change with NaN in another.
+    """The errors of packed sequences as ``gradients`` has them, and how many gradients change
+    with NaN in another sequence.
 
     lengths: of each sequence's queries and keys, so that some row of each sees a key.
     """
@@ -132,23 +139,33 @@ def packed_gradients(
     rows = [torch.randn(*size, dim, device="cuda").to(torch.bfloat16) for size in sizes]
     grad = torch.randn_like(rows[0])
 
-    def gradients_of(given: list[Tensor], grad: Tensor) -> tuple[Tensor, ...]:
+    def made_of(given: list[Tensor], grad: Tensor) -> tuple[Tensor, ...]:
         leaves = [x.clone().requires_grad_() for x in given]
         out = flash_attention_varlen(
             leaves[0], leaves[1], leaves[2], starts[0], starts[1], impl="gluon", **how
         )
-        return torch.autograd.grad(out, leaves, grad)
+        return out.detach(), *torch.autograd.grad(out, leaves, grad)
 
-    made = gradients_of(rows, grad)
+    ours, *made = made_of(rows, grad)
+    wanted_out = torch.zeros_like(ours, dtype=torch.float64)
+    rounded = [torch.zeros_like(x, dtype=torch.float64) for x in (ours, *rows)]
     exact = [x.double().requires_grad_() for x in rows]
     loss = torch.zeros((), dtype=torch.float64, device="cuda")
     bounds = [each.tolist() for each in starts]
     parts = list(zip(bounds[0], bounds[0][1:], bounds[1], bounds[1][1:], strict=False))
     for a, b, c, d in parts:
         if b > a and d > c:
-            q, k, v = exact[0][a:b], exact[1][c:d], exact[2][c:d]
-            out, _ = attention(*(x.transpose(0, 1)[None] for x in (q, k, v)), **how)
-            loss = loss + (out[0].transpose(0, 1) * grad[a:b]).sum()
+            places = (a, b), (c, d), (c, d)
+            q, k, v = (as_batch(x, *at) for x, at in zip(exact, places, strict=True))
+            out, _ = attention(q, k, v, **how)
+            loss = loss + (out * as_batch(grad, a, b)).sum()
+            wanted_out[a:b] = out[0].detach().transpose(0, 1)
+            q, k, v = (as_batch(x, *at) for x, at in zip(rows, places, strict=True))
+            of_each = rounded_attention(
+                q, k, v, as_batch(grad, a, b), out=as_batch(ours, a, b), **how
+            )
+            for x, y, (begin, end) in zip(rounded, of_each, ((a, b), *places), strict=True):
+                x[begin:end] = y[0].transpose(0, 1)
     wanted = torch.autograd.grad(loss, exact)
     a, b, c, d = parts[1]
     other = [x.clone() for x in rows]
@@ -157,15 +174,19 @@ def packed_gradients(
         x[begin:end] = torch.nan
     leaked = 0
     for x, y, begin, end in zip(
-        gradients_of(other, other_grad), made, (a, c, c), (b, d, d), strict=True
+        made_of(other, other_grad)[1:], made, (a, c, c), (b, d, d), strict=True
     ):
         changed = x != y
         changed[begin:end] = False
         leaked += int(changed.sum())
-    errors = {
-        name: error(x, want) for name, x, want in zip(("dq", "dk", "dv"), made, wanted, strict=True)
-    }
+    pairs = zip(NAMES, (ours, *made), rounded, (wanted_out, *wanted), strict=True)
+    errors = {name: (error(x, want), error(floor, want)) for name, x, floor, want in pairs}
     return {**errors, "leaked": leaked}
+
+
+def as_batch(x: Tensor, begin: int, end: int) -> Tensor:
+    """The packed rows of one sequence as a batch of one."""
+    return x[begin:end].transpose(0, 1)[None]
 
 
 def repeated(

@@ -55,11 +55,16 @@ def test_query_heads_share_a_key_head(dim, causal) -> None:
     assert_right(found, "bfloat16")
 
 
-def assert_near(found: list[dict[str, Any]], dtype: str) -> None:
-    """Gradients within one and a half roundings of the dtype, relative to the norm of each."""
+def assert_near(found: list[dict[str, Any]]) -> None:
+    """Errors are those of the roundings that no kernel gets around, see attention_rounded.
+
+    The output's P is rounded relative to another maximum than there, so only about as far. What is
+    added is of sums in float32.
+    """
     for each in found:
-        for name in ("dq", "dk", "dv"):
-            assert each[name] < 1.5 * ROUNDING[dtype], (name, each)
+        for name, more in (("out", 2.0), ("dq", 1.25), ("dk", 1.25), ("dv", 1.25)):
+            ours, least = each[name]
+            assert ours <= more * least + 2**-16, (name, each)
 
 
 RECTANGLES = [(2, 300), (300, 2), (64, 129), (113, 203), (203, 113), (256, 384), (384, 256)]
@@ -71,7 +76,7 @@ RECTANGLES = [(2, 300), (300, 2), (64, 129), (113, 203), (203, 113), (256, 384),
 def test_gradients_of_other_numbers_of_keys_and_grouped_heads(dim, causal, deterministic) -> None:
     dtype = "float16" if dim in (96, 256) else "bfloat16"
     how: dict[str, Any] = {"causal": causal, "deterministic": deterministic}
-    assert_near(check("gradients", dtype=dtype, dim=dim, lengths=RECTANGLES, **how), dtype)
+    assert_near(check("gradients", dtype=dtype, dim=dim, lengths=RECTANGLES, **how))
 
 
 @pytest.mark.parametrize("window", [(5, 0), (100, 3), (64, -1), (-1, 7)])
@@ -81,7 +86,7 @@ def test_gradients_in_a_window(dim, window) -> None:
         found = check(
             "gradients", dtype="bfloat16", dim=dim, lengths=RECTANGLES, heads=heads, window=window
         )
-        assert_near(found, "bfloat16")
+        assert_near(found)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -92,7 +97,7 @@ def test_gradients_under_a_softcap(dim, deterministic) -> None:
         found = check(
             "gradients", dtype="bfloat16", dim=dim, lengths=RECTANGLES, causal=causal, **how
         )
-        assert_near(found, "bfloat16")
+        assert_near(found)
 
 
 @pytest.mark.parametrize("causal", [None, "top-left", "bottom-right"])
@@ -105,7 +110,7 @@ def test_gradients_of_packed_sequences(dim, causal) -> None:
     ):
         found = check("packed_gradients", dim=dim, lengths=lengths, causal=causal)
         assert found["leaked"] == 0
-        assert_near([found], "bfloat16")
+        assert_near([found])
 
 
 @pytest.mark.parametrize("causal", [False, True])
