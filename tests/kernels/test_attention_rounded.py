@@ -1,4 +1,4 @@
-"""What the Gluon kernels' errors are measured by: right where nothing rounds, near where it does."""
+"""What the Gluon kernels' errors are measured by: float64 where nothing rounds, else near it."""
 
 from __future__ import annotations
 
