@@ -1,98 +1,98 @@
 """Claims that texts on GPU kernels make (of an A100 or H100), beside what this GPU really does.
 
-Needs a CUDA device. Times are medians with 10th to 90th percentile, L2 flushed, warm and synced.
+Needs a CUDA device. The functions of a group are timed in turn, warm, with the L2 flushed, if they
+agree with its first one; how many times faster than that they are ("x") is claimed too.
 """
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 import trainscope as ts
 import trainscope_kernels as tk
+from trainscope_kernels.benchmarks.attention import manual_attention
 from trainscope_kernels.benchmarks.gelu_baselines import manual_gelu, naive_cuda_gelu
+from trainscope_kernels.benchmarks.softmax import manual_softmax
+from trainscope_kernels.benchmarks.traffic import kept_bytes, traffic_of
+
+nan = float("nan")
+Claims = dict[str, tuple[float, Callable[..., Any]]]  # ms claimed, nan for none; what does it
 
 
-def say(what: str, claimed: str, here: str) -> None:
-    """Print one line of the table."""
-    print(f"{what:52} {claimed:>15}   {here}", flush=True)
+def say(what: str, claimed: str, here: str, claimed_x: str = "", here_x: str = "") -> None:
+    """Print one line of the table; what is nan is left out."""
+    cells = ["" if "nan" in cell else cell for cell in (claimed, here, claimed_x, here_x)]
+    print("{:46} {:>8}  {:29} {:>9} {:>6}".format(what, *cells).rstrip(), flush=True)
 
 
-def timed(what: str, claimed_ms: str, fn: Callable[..., object], *inputs: torch.Tensor) -> None:
-    """Print the time of one call beside the claim."""
-    took = ts.bench.benchmark(fn, *inputs, seconds=0.2).time
-    assert took is not None
-    low, median, high = (us / 1e3 for us in (took.p10_us, took.median_us, took.p90_us))
-    say(what, claimed_ms, f"{median:.3f} ms ({low:.3f} to {high:.3f})")
+def timed(run: Callable[..., Any], inputs: tuple[Any, ...], claims: Claims) -> None:
+    """Print the time of each function beside the claim."""
+    (first, (of_first, _)), *_ = claims.items()
+    functions = {name: fn for name, (_, fn) in claims.items()}
+    for row in run(functions, inputs, reference=first, seconds=0.2).rows:
+        claimed, here, faster = claims[row.name][0], f"refused: {row.refused}", ""
+        if (t := row.time) is not None:
+            here = f"{t.median_us / 1e3:.3f} ms ({t.p10_us / 1e3:.3f} to {t.p90_us / 1e3:.3f})"
+            faster = f"{row.ratio.value:.1f}x"
+        say(row.name, f"{claimed} ms", here, f"{of_first / claimed:.1f}x", faster)
 
 
-def manual_softmax(x: torch.Tensor) -> torch.Tensor:
-    """Softmax, each operation a kernel."""
-    exp = (x - x.amax(-1, keepdim=True)).exp()
-    return exp / exp.sum(-1, keepdim=True)
-
-
-def plain_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Attention with the N x N scores in memory."""
-    return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v
-
-
-def kept(fn: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> str:
-    """Memory that a forward leaves for its backward, its output left out."""
-    wanted = [x.detach().requires_grad_() for x in inputs]
-    before = torch.cuda.memory_allocated()
-    out = fn(*wanted)
-    kept_mb = (torch.cuda.memory_allocated() - before - out.nbytes) / 2**20
-    return f"{kept_mb:,.1f} MB"
-
-
-def step_ms(model: torch.nn.Module, x: torch.Tensor, *, read: bool) -> str:
-    """Time of one of twenty steps in a row, each of which may print its loss."""
-    took_ms = []
-    for _ in range(7):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(20):
-            (loss := model(x).square().mean()).backward()
-            if read:
-                print(loss.item(), file=io.StringIO())
-        torch.cuda.synchronize()
-        took_ms.append((time.perf_counter() - began) * 1e3 / 20)
-    return f"{sorted(took_ms)[3]:.3f} ms ({min(took_ms):.3f} to {max(took_ms):.3f})"
+def step_ms(model: torch.nn.Module, x: torch.Tensor, steps: int, *, read: bool) -> float:
+    """Time of one of some steps in a row, each of which may print its loss."""
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(steps):
+        (loss := model(x).square().mean()).backward()
+        if read:
+            str(loss.item())  # as print does, without its output
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) * 1e3 / steps
 
 
 def main() -> None:
     """Print the table."""
-    say(torch.cuda.get_device_name(), "claimed", "here")
-    tanh = partial(F.gelu, approximate="tanh")
-    triton, cuda = (partial(tk.gelu, approximate="tanh", impl=i) for i in ("triton", "cuda"))
-    x = torch.randn(64_000_000, device="cuda")
-    no_sync_us = ts.bench.benchmark(manual_gelu, x).cpu_us
-    say("GELU of 64 M float32, six kernels, no sync", "100 us", f"{no_sync_us:.0f} us")
-    timed("the same, synced", "8.1 ms", manual_gelu, x)
-    timed("F.gelu", "1.1 ms", tanh, x)
-    timed("CUDA, one element a thread", "1.80 ms", naive_cuda_gelu, x)
-    timed("torch.compile", "1.47 ms", torch.compile(tanh), x)
-    timed("Triton", "1.85 ms", triton, x)
-    timed("CUDA, 128-bit loads", "about 1.2 ms", cuda, x)
-    x = torch.randn(4096, 4096, device="cuda")
-    timed("softmax of 4096 x 4096 float32, by hand", "3.7 ms", manual_softmax, x)
-    timed("torch.softmax", "1.5 ms", partial(torch.softmax, dim=-1), x)
-    timed("torch.compile", "1.3 ms", torch.compile(partial(torch.softmax, dim=-1)), x)
-    timed("Triton", "1.9 ms", partial(tk.softmax, impl="triton"), x)
-    q, k, v = (torch.randn(1, 32, 4096, 128, device="cuda").bfloat16() for _ in range(3))
-    timed("attention, scores in memory", "1.25 ms", plain_attention, q, k, v)
-    timed("FlashAttention in Triton", "0.04 ms", tk.flash_attention, q, k, v)
-    say("kept for backward, scores in memory", "1,024 MB", kept(plain_attention, q, k, v))
-    say("kept for backward, FlashAttention", "0.5 MB", kept(tk.flash_attention, q, k, v))
-    model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(8)]).cuda()
-    say("a training step", "180 ms", step_ms(model, x, read=False))
-    say("with print(loss.item()) at its end", "360 ms", step_ms(model, x, read=True))
+    if not torch.cuda.is_available():
+        raise SystemExit("this holds claims against a GPU, and torch sees none here")
+    say(torch.cuda.get_device_name(), "claimed", "here", "x claimed", "x here")
+    x, square = torch.randn(64_000_000, device="cuda"), torch.randn(4096, 4096, device="cuda")
+    tanh, rows = partial(F.gelu, approximate="tanh"), partial(torch.softmax, dim=-1)
+    ours = {impl: partial(tk.gelu, approximate="tanh", impl=impl) for impl in ("triton", "cuda")}
+    claims: Claims = {"GELU of 64 M float32, by hand": (8.1, manual_gelu), "F.gelu": (1.1, tanh)}
+    claims |= {"torch.compile": (1.47, torch.compile(tanh)), "Triton": (1.85, ours["triton"])}
+    claims |= {"CUDA, naive": (1.8, naive_cuda_gelu), "CUDA, 128 bits": (1.2, ours["cuda"])}
+    timed(ts.bench.compare, (x,), claims)
+    no_sync = ts.bench.benchmark(manual_gelu, x, seconds=0.2).cpu_us or nan
+    say("GELU by hand, timed without a sync", "0.1 ms", f"{no_sync / 1e3:.3f} ms")
+    say("GELU by hand, kernels", "6", f"{traffic_of(manual_gelu, x).operations}")
+    claims = {"softmax of 4096 x 4096 float32, by hand": (3.7, manual_softmax)}
+    claims |= {"torch.softmax": (1.5, rows), "torch.compile": (1.3, torch.compile(rows))}
+    claims["Triton"] = 1.9, partial(tk.softmax, impl="triton")
+    timed(ts.bench.compare, (square,), claims)
+    timed(ts.bench.compare, (square.bfloat16(),) * 2, {"bf16 matmul of 4096": (50.0, torch.mm)})
+    qkv = tuple(torch.randn(1, 32, 4096, 128, device="cuda").bfloat16() for _ in range(3))
+    by_hand, sdpa = partial(manual_attention, causal=False), F.scaled_dot_product_attention
+    claims = {"attention by hand": (1.25, by_hand), "FlashAttention": (0.04, tk.flash_attention)}
+    claims |= {"SDPA": (nan, sdpa)}
+    timed(ts.bench.compare, qkv, claims)
+    claims = {f"{name}, backward": (nan, fn) for name, (_, fn) in claims.items()}
+    timed(ts.bench.compare_backward, qkv, claims)
+    for fn, moved, kept in ((by_hand, 4200, 1074), (tk.flash_attention, 128, 0.5)):
+        name = "by hand" if fn is by_hand else "by FlashAttention"
+        say(f"moved {name}", f"{moved} MB", f"{traffic_of(fn, *qkv).bytes_moved / 1e6:,.0f} MB")
+        say(f"kept for the backward {name}", f"{kept} MB", f"{kept_bytes(fn, *qkv) / 1e6:,.1f} MB")
+    for layers, width, steps in ((8, 4096, 10), (16, 256, 50)):
+        model = torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(layers)]).cuda()
+        took = [step_ms(model, square[:width, :width], steps, read=i % 2 > 0) for i in range(12)]
+        silent, reading = (sorted(took[2 + each :: 2])[2] for each in (0, 1))
+        say(f"a step of {layers} layers of {width}", "180 ms", f"{silent:.3f} ms")
+        x_here = f"{silent / reading:.2f}x"
+        say("with print(loss.item())", "360 ms", f"{reading:.3f} ms", "0.5x", x_here)
 
 
 if __name__ == "__main__":

@@ -101,5 +101,13 @@ def test_the_wandb_example_logs_every_step_offline(
 def test_the_claims_are_held_against_this_gpu(place: Path) -> None:
     out = ended_well(warm_script(place, (EXAMPLES / "chapter10.py").read_text()))
     table = out.splitlines()[1:]
-    assert len(table) == 17
-    assert all(re.search(r"\d (ms|us|MB)\b", line) for line in table)
+    assert len(table) == 27
+    assert all(re.search(r"\d( ms| MB|$)", line) for line in table)
+    assert "refused" not in out
+
+
+@pytest.mark.skipif(HAS_GPU, reason="a GPU is there")
+def test_without_a_gpu_there_is_nothing_to_hold_claims_against(place: Path) -> None:
+    ended = warm_script(place, (EXAMPLES / "chapter10.py").read_text()).end()
+    assert ended.status == 1
+    assert ended.err.strip() == "this holds claims against a GPU, and torch sees none here"
