@@ -25,7 +25,8 @@ def kernel_figures() -> str:
 def memory_bound(name: str, title: str) -> str:
     """Times of every function, and ours as a share of a copy of the same bytes."""
     cases = read(name)
-    columns = [key for key in ("torch", "torch.compile", "cuda", "triton") if in_any(cases, key)]
+    shown = ("torch", "torch.compile", "manual", "naive CUDA", "one row a program")
+    columns = [key for key in (*shown, "cuda", "triton") if in_any(cases, key)]
     lines = [
         f"{title}: µs, and in brackets the share of a copy of the same bytes, timed in the same "
         f"rounds ({measured_on(cases[0])}; `kernels/bench/figures.py`):",
