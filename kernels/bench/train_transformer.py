@@ -161,9 +161,7 @@ def attention_of(step: Step, batch: Tensor) -> list[str]:
         step(batch)
         wait()
     names = {
-        event.name
-        for event in profiled.events() or ()
-        if str(event.device_type).endswith("CUDA")
+        event.name for event in profiled.events() or () if str(event.device_type).endswith("CUDA")
     }
     return sorted(name[:80] for name in names if any(part in name.lower() for part in ATTENTION))
 
