@@ -53,11 +53,18 @@ def _parts(result: Comparison | Measurement | Scaling) -> Iterator[RenderableTyp
         yield from _against(rows_and_copy)
         yield from remarks(rows_and_copy)
         yield from how(rows)
+        yield Text(_legend(result), style="dim")
     yield Text(_where(result.environment), style="dim")
 
 
 def _title(result: Comparison | Measurement) -> str | None:
     return result.name or None if isinstance(result, Comparison) else None
+
+
+def _legend(result: Comparison | Measurement) -> str:
+    words = "CPU: until a call returned · naive: first call, no warm-up, no sync"
+    held = f"outputs held against {result.reference}'s · " if isinstance(result, Comparison) else ""
+    return held + words
 
 
 def _times(rows: Sequence[Measurement], title: str | None) -> Table:
@@ -84,11 +91,12 @@ def _times(rows: Sequence[Measurement], title: str | None) -> Table:
 def _against(rows: Sequence[Measurement]) -> Iterator[Table]:
     """What the times are worth: against the ceilings, a copy and the baseline; if anything."""
     timed = [row for row in rows if row.time is not None]
+    baseline = next((f"than {row.ratio.to} " for row in timed if row.ratio is not None), "")
     columns = {
         "rate": [_rate(row.roofline) for row in timed],
         "of roofline": [_share(row.roofline) for row in timed],
         "of a copy": [_percent(row.of_copy) for row in timed],
-        "times faster (95 %)": [_times_faster(row.ratio) for row in timed],
+        f"times faster {baseline}(95 %)": [_times_faster(row.ratio) for row in timed],
     }
     known = {heading: cells for heading, cells in columns.items() if any(cells)}
     if not known:
