@@ -11,6 +11,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
+from trainscope_kernels.attention.gluon_backward_walk import after, begin
 from trainscope_kernels.attention.gluon_pipeline import advance
 
 __all__ = ["produce"]
@@ -31,8 +32,9 @@ def load_terms(terms, length, rows, q_from, q_length, PACKED: gl.constexpr):
 def produce(
     q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms, k_tile,
     v_tile, kv_full, batch, key_head, key_instance, key_row, first, stop, blocks, q_from,
-    q_length, group,
-    ROWS: gl.constexpr, STAGES: gl.constexpr, GROUPED: gl.constexpr, PACKED: gl.constexpr,
+    q_length, group, way,
+    ROWS: gl.constexpr, STAGES: gl.constexpr, GROUPED: gl.constexpr, IN_TURN: gl.constexpr,
+    PACKED: gl.constexpr,
 ):  # fmt: skip
     """The copying warp: K and V once, then Q and dO with their row terms, block by block."""
     layout: gl.constexpr = gl.BlockedLayout([2], [32], [1], [0])
@@ -48,8 +50,10 @@ def produce(
         head *= group
         instance *= group
     terms += instance.to(gl.int64) * (2 * length)
+    block = begin(first, stop, way, IN_TURN)
+    member = 0
     # the terms are loaded a step ahead: their latency hides behind the waits
-    lse_term, delta_term = load_terms(terms, length, first * ROWS + rows, q_from, q_length, PACKED)
+    lse_term, delta_term = load_terms(terms, length, block * ROWS + rows, q_from, q_length, PACKED)
     if PACKED and steps == 0:
         # nobody sees these keys: let the consumers pass
         mbarrier.arrive(kv_full.index(0), count=1)
@@ -59,7 +63,6 @@ def produce(
         tma.async_copy_global_to_shared(
             k_map, [batch, key_head, key_row, 0], kv_full.index(0), k_tile
         )
-    block = first
     stage = 0
     phase = 1
     for step in range(steps):
@@ -84,12 +87,12 @@ def produce(
             grad_map, [batch, head, row, 0], grad_full.index(stage), grad_tiles.index(stage)
         )
         if step + 1 < steps:
-            block += 1
             if GROUPED:
-                around = block == stop
-                block = gl.where(around, first, block)
-                head = gl.where(around, head + 1, head)
-                terms += gl.where(around, 2 * length, 0)
+                block, member, heads = after(block, member, first, stop, group, way, IN_TURN)
+                head += heads
+                terms += heads.to(gl.int64) * (2 * length)
+            else:
+                block += 1
             lse_term, delta_term = load_terms(
                 terms, length, block * ROWS + rows, q_from, q_length, PACKED
             )

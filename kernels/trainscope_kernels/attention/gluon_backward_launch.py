@@ -14,11 +14,12 @@ from trainscope_kernels.attention.gluon_backward_sizes import (
     Sizes,
     band_of,
     factors_of,
+    power_of_two,
     sizes_of,
 )
 from trainscope_kernels.attention.gluon_dq import attention_dq
 from trainscope_kernels.attention.gluon_row_terms import attention_row_terms
-from trainscope_kernels.attention.gluon_start import readable, start, tensor_map
+from trainscope_kernels.attention.gluon_start import multiprocessors, readable, start, tensor_map
 
 __all__ = ["backward"]
 
@@ -140,6 +141,9 @@ def keys_and_values(
     width, group = sizes.width, sizes.group
     band, factors = band_of(call), factors_of(call)
     key_blocks = -(-sizes.keys // KEYS)
+    section, cohort = sizes.key_heads_together, 1
+    if group > 1 and not band.is_open:
+        section, cohort = down_and_up(sizes, key_blocks, multiprocessors(q.device.index))
     columns = IN_REGISTERS_WITHOUT_DQ if workspace is None else IN_REGISTERS
     k_in_registers, v_in_registers = columns[width, not band.is_open]
     kind = band.mask, factors.capped, group > 1, workspace is not None
@@ -163,7 +167,8 @@ def keys_and_values(
             group,
             band.low,
             band.high,
-            sizes.key_heads_together,
+            section,
+            cohort,
             float(call.scale),
             factors.log2_scale,
             factors.tanh_scale,
@@ -179,6 +184,16 @@ def keys_and_values(
         K_IN_REGISTERS=k_in_registers,
         V_IN_REGISTERS=v_in_registers,
     )
+
+
+def down_and_up(sizes: Sizes, key_blocks: int, programs: int) -> tuple[int, int]:
+    """(section, cohort) of so many programs at once, see gluon_backward and its walk.
+
+    A section is what is begun twice in every place, once down and once up, as near as may be: with
+    half as many key heads in it the case of gluon_backward_walk is as slow as head after head.
+    """
+    section = power_of_two(sizes.batch * sizes.key_heads, max(1, 2 * programs // key_blocks))
+    return section, max(1, programs // section)
 
 
 def read_workspace(call: Call, sizes: Sizes, workspace: torch.Tensor, dq: torch.Tensor) -> None:

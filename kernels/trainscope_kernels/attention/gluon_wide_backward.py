@@ -274,5 +274,6 @@ def attention_wide_backward(
                    MASK, CAPPED, GROUPED, PACKED, ROWS, KEYS, DIM, COLUMNS, STAGES)),
         (produce, (q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms,
                    k_tile, v_tile, kv_full, batch, key_head, key_instance, key_row, first, stop,
-                   row_blocks, q_from, q_length, group, ROWS, STAGES, GROUPED, PACKED)),
+                   row_blocks, q_from, q_length, group, 1, ROWS, STAGES, GROUPED, False,
+                   PACKED)),
     ], [4, 1], [240, 24])

@@ -1,0 +1,61 @@
+"""In which order a program of the Gluon backward goes over query blocks and the heads of a group.
+
+Where every key sees every query, head after head: all programs have as many blocks, start together
+and stay together, so that what one has read of Q and dO, and its part of dQ's workspace, is still
+in the L2 cache for the others. Under a causal mask programs have from few to many blocks, and head
+after head they drift apart, until the rows of a whole group are in use at once: at 2 x 64/8 heads x
+4096 x 128 two thirds of them came from memory.
+
+IN_TURN: a block for each head of the group, then the next block; and programs that run at the same
+time meet at the same blocks. Those of the first keys start together: they go from the last block
+down to their diagonal, and end one after the other, who has the most blocks last. Those that take
+their places then have fewer and fewer: they go up from their diagonal, and end together. So the
+first ``cohort`` key blocks of a head go down, the next ones up, and so on. H200, causal, backward,
+against head after head: 11 % faster in that case, 2 % with 2048 queries, 3 % with 16384, 2 % with
+head_dim 64. Down in all of them 5 %, 1 %, -1 %, -2 %. Without a mask it cost 1 %.
+"""
+
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+# pyright: reportAssignmentType=false, reportPossiblyUnboundVariable=false
+# pyright: reportAttributeAccessIssue=false
+# (what @gluon.jit adds to a function, and layouts as constexprs, are not in Triton's types)
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+__all__ = ["after", "begin", "way_of"]
+
+
+@gluon.jit
+def way_of(key_block, cohort, IN_TURN: gl.constexpr):
+    """The step from a block to the next: 1 up, -1 down."""
+    if IN_TURN:
+        return (key_block // cohort & 1) * 2 - 1
+    else:
+        return 1
+
+
+@gluon.jit
+def begin(first, stop, way, IN_TURN: gl.constexpr):
+    """The block to begin with, of those from ``first`` up to ``stop``."""
+    if IN_TURN:
+        return gl.where(way > 0, first, stop - 1)
+    else:
+        return first
+
+
+@gluon.jit
+def after(block, member, first, stop, group, way, IN_TURN: gl.constexpr):
+    """(block, member, heads to go on by) of the step after that of a block and a member."""
+    if IN_TURN:
+        around = member + 1 == group
+        return (
+            block + gl.where(around, way, 0),
+            gl.where(around, 0, member + 1),
+            gl.where(around, 1 - group, 1),
+        )
+    else:
+        around = block + 1 == stop
+        return gl.where(around, first, block + 1), member, gl.where(around, 1, 0)
