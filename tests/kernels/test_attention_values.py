@@ -52,6 +52,9 @@ def assert_right(qkv: list[torch.Tensor], impl: str, tolerance: float = 2e-5, **
         {"window": (0, 0), "causal": "top-left"},
         {"window": (9, 100), "causal": "bottom-right", "softcap": 1.5},
         {"softcap": 0.7},
+        {"softcap": 1e6},  # far above every score, which it must leave as it is
+        {"window": (2**31 - 1, 3)},  # wider than 32 bits can add to
+        {"window": (0, 2**31 - 1)},
         {"scale": -0.4, "causal": "top-left"},
         {"scale": 0.0},
     ],
@@ -196,12 +199,16 @@ def test_runs_are_bitwise_equal_and_inputs_stay_as_they_were(device: torch.devic
         ({"causal": "left"}, "got 'left'"),
         ({"window": 3}, "pair"),
         ({"window": (3, -2)}, "at least -1"),
+        ({"window": (True, 0)}, "two integers"),
         ({"softcap": 0}, "greater than 0"),
+        ({"softcap": float("inf")}, "softcap must be finite, or None"),
+        ({"scale": float("nan")}, "scale must be finite, or None"),
         ({"scale": torch.ones(())}, "Python number"),
         ({"impl": "cuda"}, "auto, reference, triton"),
         ({"mask": torch.zeros(3, 37)}, "broadcast"),
         ({"mask": torch.zeros(37, dtype=torch.int32)}, "boolean"),
         ({"mask": torch.zeros(37, requires_grad=True)}, "mask.detach"),
+        ({"mask": torch.zeros(34, 37).to_sparse()}, "mask.to_dense"),
     ],
     ids=str,
 )
@@ -225,6 +232,9 @@ def test_a_bad_argument_is_named(device: torch.device, how: dict[str, Any], said
         (lambda q, k, v: (q.int(), k.int(), v.int()), "dtype"),
         (lambda q, k, v: (q, k, v[..., :1].expand(1, 1, 37, 257)), "1 to 256"),
         (lambda q, k, v: (q, k.to("meta"), v), "one device"),
+        (lambda q, k, v: (q, None, v), "k must be a tensor, got NoneType"),
+        (lambda q, k, v: (q, k, v.detach().to_sparse()), "v.to_dense"),
+        (lambda q, k, v: (torch.nested.nested_tensor([q[0]]), k, v), "q is a nested tensor"),
     ],
 )
 def test_tensors_that_do_not_go_together_are_named(

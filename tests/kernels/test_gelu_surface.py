@@ -21,6 +21,7 @@ from trainscope_kernels.errors import ArgumentError, ImplUnavailableError
         (lambda: gelu(torch.arange(3)), r"dtype torch.int64; allowed: float32, bfloat16"),
         (lambda: gelu(torch.ones(2, dtype=torch.complex64)), "dtype torch.complex64"),
         (lambda: gelu(torch.eye(2).to_sparse()), r"layout torch.sparse_coo.*to_dense"),
+        (lambda: gelu(torch.nested.nested_tensor([torch.ones(2)])), "x is a nested tensor"),
         (lambda: gelu(torch.ones(2), "erf"), "approximate='erf'; allowed: 'none'.*'tanh'"),
         (lambda: gelu(torch.ones(2), impl="cudnn"), "impl='cudnn'; allowed: 'auto', 'reference'"),
         (lambda: bias_gelu(torch.ones(2, 3), torch.ones(2)), r"\(2,\); allowed.*\(2, 3\)"),
@@ -28,6 +29,7 @@ from trainscope_kernels.errors import ArgumentError, ImplUnavailableError
         (lambda: bias_gelu(torch.tensor(1.0), torch.ones(1)), r"which has shape \(\)"),
         (lambda: bias_gelu(torch.ones(3), torch.ones(3).half()), "bias has dtype torch.float16"),
         (lambda: bias_gelu(torch.ones(3), torch.ones(3, device="meta")), "on meta and x on cpu"),
+        (lambda: bias_gelu(torch.ones(3), torch.ones(3).to_sparse()), r"use bias.to_dense\(\)"),
         (lambda: bias_gelu(torch.ones(3), None), "bias must be a tensor, got NoneType"),
     ],
 )

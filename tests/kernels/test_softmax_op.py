@@ -128,6 +128,7 @@ def test_meta_and_exported_programs_have_the_op(device) -> None:
         ((torch.ones(2, 3),), {"impl": "cudnn"}, "'auto', 'reference', 'triton', 'cuda'"),
         (([1.0],), {}, "x must be a tensor, got list"),
         ((torch.ones(2, 3).to_sparse(),), {}, "use x.to_dense()"),
+        ((torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged),), {}, "x is a nested"),
     ],
 )
 def test_a_bad_argument_is_named_with_what_is_allowed(arguments, options, words) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
 
+from trainscope_kernels.dense import check_dense
 from trainscope_kernels.errors import ArgumentError
 
 __all__ = [
@@ -45,7 +47,9 @@ def check_impl(impl: str) -> None:
 
 
 def check_same_kind(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Raise unless all three are floating point of one dtype on one device."""
+    """Raise unless all three are dense, floating point of one dtype on one device."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        check_dense(name, x)
     dtype = q.dtype
     if dtype not in DTYPES or k.dtype != dtype or v.dtype != dtype:
         raise ArgumentError(
@@ -105,6 +109,8 @@ def number_of(name: str, value: float | None, default: float) -> float:
             f"{name} must be a Python number or None, got {type(value).__name__}: reading a "
             "tensor's value would wait for the GPU"
         )
+    if not -math.inf < value < math.inf:
+        raise ArgumentError(f"{name} must be finite, or None; got {value}")
     if name == "softcap" and not value > 0:
         raise ArgumentError(f"softcap must be greater than 0, or None for none; got {value}")
     return float(value)
@@ -117,6 +123,7 @@ def full_mask(mask: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> torch.Ten
             "mask must be a tensor, boolean (True may be seen) or floating point (added to the "
             f"scores), got {getattr(mask, 'dtype', type(mask).__name__)}"
         )
+    check_dense("mask", mask)
     if mask.requires_grad:
         raise ArgumentError(
             "mask requires grad, and no gradient is made for a mask: pass mask.detach(), or use "

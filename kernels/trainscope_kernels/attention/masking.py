@@ -24,6 +24,8 @@ class Band(NamedTuple):
 
 
 EVERYTHING = Band(-1, -1, False)
+NO_LIMIT = 2**30
+"""A window of so many keys is open: no sequence is longer, and kernels add to it in 32 bits."""
 
 
 def band_of(
@@ -56,11 +58,15 @@ def _checked_window(window: tuple[int, int]) -> tuple[int, int]:
             "-1 leaves a side open: window=(255, 0) is the query's own key and 255 before it"
         )
     left, right = window
-    if not isinstance(left, int) or not isinstance(right, int) or left < -1 or right < -1:
+    if not _is_count(left) or not _is_count(right):
         raise ArgumentError(
             f"window must hold two integers of at least -1 (-1 leaves a side open), got {window!r}"
         )
-    return left, right
+    return left if left < NO_LIMIT else -1, right if right < NO_LIMIT else -1
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= -1
 
 
 def _causal_from_end(causal: str | bool, same_length: bool | None) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from trainscope_kernels.dense import check_dense
 from trainscope_kernels.errors import ArgumentError
 from trainscope_kernels.gelu import run
 from trainscope_kernels.registry import define, define_backward
@@ -66,13 +67,10 @@ def bias_gelu(
 
 
 def _check(x: torch.Tensor, approximate: str, impl: str) -> None:
-    if not isinstance(x, torch.Tensor):
-        raise ArgumentError(f"x must be a tensor, got {type(x).__name__}")
+    check_dense("x", x)
     if x.dtype not in DTYPES:
         allowed = ", ".join(str(each).removeprefix("torch.") for each in DTYPES)
         raise ArgumentError(f"x has dtype {x.dtype}; allowed: {allowed}. Convert with x.to(...)")
-    if x.layout != torch.strided:
-        raise ArgumentError(f"x has layout {x.layout}; only strided tensors: use x.to_dense()")
     if approximate not in FORMS:
         raise ArgumentError(f"approximate={approximate!r}; allowed: 'none' (erf) and 'tanh'")
     if impl not in IMPLS:
@@ -82,6 +80,7 @@ def _check(x: torch.Tensor, approximate: str, impl: str) -> None:
 def _check_bias(x: torch.Tensor, bias: torch.Tensor) -> None:
     if not isinstance(bias, torch.Tensor):
         raise ArgumentError(f"bias must be a tensor, got {type(bias).__name__}; or call gelu(x)")
+    check_dense("bias", bias)
     if x.ndim == 0 or bias.ndim != 1 or bias.shape[0] != x.shape[-1]:
         raise ArgumentError(
             f"bias has shape {tuple(bias.shape)}; allowed: one dimension, as long as the last one "

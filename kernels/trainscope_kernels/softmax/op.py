@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from trainscope_kernels.dense import check_dense
 from trainscope_kernels.errors import ArgumentError, ImplUnavailableError
 from trainscope_kernels.impls import require_triton, triton_reason
 from trainscope_kernels.registry import define, define_backward
@@ -48,10 +49,7 @@ def softmax(
     y = _calls.again(options, x)
     if y is not None:
         return y
-    if not isinstance(x, Tensor):
-        raise ArgumentError(f"x must be a tensor, got {type(x).__name__}")
-    if x.layout != torch.strided:
-        raise ArgumentError(f"x has layout {x.layout}; only strided tensors: use x.to_dense()")
+    check_dense("x", x)
     if x.dtype not in DTYPES:
         raise ArgumentError(
             f"x has dtype {x.dtype}; softmax takes float16, bfloat16, float32 and float64: "
