@@ -79,6 +79,41 @@ def test_rows_of_no_sequence_are_zero(device: torch.device, impl: str) -> None:
     assert all(torch.equal(g[-7:], torch.zeros_like(g[-7:])) for g in grads)
 
 
+@pytest.mark.parametrize("impl", IMPLS)
+def test_the_first_sequence_may_begin_far_behind_the_first_row(
+    device: torch.device, impl: str
+) -> None:
+    q, k, v = packed(device)
+    cu_q, cu_k = (torch.tensor(cu, device=device) for cu in ([34, 36, 39], [3, 25, 25]))
+    out = flash_attention_varlen(q, k, v, cu_q, cu_k, impl=impl)
+    alone = flash_attention_varlen(
+        q[34:36], k[3:25], v[3:25], cu_q[:2] - 34, cu_k[:2] - 3, impl="reference"
+    )
+    torch.testing.assert_close(out[34:36], alone, rtol=1e-4, atol=1e-4)
+    assert not out[:34].any()
+    assert not out[36:].any()
+    grads = torch.autograd.grad(out.sum(), (q, k, v))
+    torch.testing.assert_close(
+        grads[2][3:25].sum(0), out.new_full((1, 5), 2.0 * 2), rtol=1e-4, atol=0
+    )
+    assert not grads[0][:34].any()
+    assert not any(g[each].any() for g in grads[1:] for each in (slice(3), slice(25, None)))
+
+
+@pytest.mark.parametrize(
+    "cu", [[-5, 12], [0, 2**40], [20, 3, 2**33], [-(2**40), 9], [2**62, 5], [0]]
+)
+def test_offsets_that_are_none_reach_no_other_memory(device: torch.device, cu: list[int]) -> None:
+    """What comes out is theirs; it is there, and so is the heap of the interpreter."""
+    q, k, v = packed(device)
+    offsets = torch.tensor(cu, device=device)
+    out = flash_attention_varlen(q, k, v, offsets, offsets, impl="triton")
+    grads = torch.autograd.grad(out.square().sum(), (q, k, v))
+    assert all(bool(x.isfinite().all()) for x in (out, *grads))
+    if cu == [0]:
+        assert not out.any()
+
+
 def test_a_longest_length_that_is_too_small_does_no_harm(device: torch.device) -> None:
     q, k, v = packed(device)
     cu_q, cu_k = offsets(Q_LENGTHS, device), offsets(K_LENGTHS, device)

@@ -36,7 +36,8 @@ def tile_count(length: int, block: int, cu_seqlens: torch.Tensor | None) -> int:
     """Tiles along a sequence; for packed sequences an upper bound known without reading them."""
     if cu_seqlens is None:
         return -(-length // block)
-    return length // block + cu_seqlens.shape[0] - 1
+    sequences = cu_seqlens.shape[0] - 1
+    return length // block + sequences if sequences else 0
 
 
 def planned(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["load_rows", "packed_sequence", "store_rows", "tile_and_head"]
+__all__ = ["load_rows", "packed_sequence", "rows_of_sequence", "store_rows", "tile_and_head"]
 
 
 @triton.jit
@@ -38,12 +38,22 @@ def packed_sequence(tile, cu_tiled, cu_q, cu_k, n_q, n_k, sequences, BLOCK: tl.c
         else:
             high = middle
     tile -= tl.load(cu_tiled + low) // BLOCK + low
-    q_from = tl.load(cu_q + low)
-    k_from = tl.load(cu_k + low)
-    # offsets past the end of the tensors would be read as memory: cut them
-    q_length = tl.minimum(tl.load(cu_q + low + 1), n_q) - q_from
-    k_length = tl.minimum(tl.load(cu_k + low + 1), n_k) - k_from
+    # before the first sequence there is none: such a tile lies past the end of any
+    tile = tl.where(tile < 0, 2147483647 // BLOCK, tile)
+    q_from, q_length = rows_of_sequence(cu_q + low, n_q)
+    k_from, k_length = rows_of_sequence(cu_k + low, n_k)
     return tile, q_from, q_length, k_from, k_length
+
+
+@triton.jit
+def rows_of_sequence(offsets, total):
+    """First row and length of the sequence; what is no row of the tensor is cut off.
+
+    Nobody reads the offsets on the host, and wrong ones must not reach other memory.
+    """
+    first = tl.minimum(tl.maximum(tl.load(offsets), 0), total)
+    end = tl.minimum(tl.load(offsets + 1), total)
+    return first, tl.maximum(end - first, 0)
 
 
 @triton.jit
