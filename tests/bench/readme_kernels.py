@@ -18,6 +18,7 @@ def kernel_figures() -> str:
         gluon_and_cudnn(),
         attention_memory(),
         op_cost(),
+        claims(),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -141,6 +142,16 @@ def op_cost() -> str:
         if name in shown
     ]
     return "\n".join(lines)
+
+
+def claims() -> str:
+    """What ``examples/chapter10.py`` printed: claims of a text, and this GPU."""
+    table = (RESULTS / "claims_h200.txt").read_text()
+    return (
+        "What texts claim of such kernels on an A100 or H100, and what is so here; x: how many "
+        "times faster than the first of the group (`examples/chapter10.py`):\n\n"
+        f"```\n{table}```"
+    )
 
 
 def read(name: str) -> Any:

@@ -1,5 +1,8 @@
 """Device functions of the attention kernels: which tile a program works on, loads and stores."""
 
+# pyright: reportGeneralTypeIssues=false
+# (what @triton.jit makes of a function's results is not in Triton's types)
+
 from __future__ import annotations
 
 import triton
