@@ -88,6 +88,8 @@ class MetricsLogger:
         self._finished = False
         self._due = False
         self._due_s = 0.0
+        self.wants_step_end = False
+        """Whether ``end_step`` has something to do; set by the worker."""
         self._poll_s = _POLL_S
         self._sealed_s = time.monotonic()
         # re-entrant: a signal handler may close in the middle of log(), on the same thread
@@ -146,6 +148,7 @@ class MetricsLogger:
         Raises:
             NonFiniteError: ``stop_on_nan`` is set and a bad value has arrived.
         """
+        self.wants_step_end = False  # first: what the worker wants meanwhile is not to be lost
         if self._stop is not None:
             self._raise_stop()
         if self._due:
@@ -192,6 +195,7 @@ class MetricsLogger:
                 f"metric {name!r} is {value} at step {step} and stop_on_nan is set; "
                 f"look at the values of step {step} and before, or set stop_on_nan=False"
             )
+            self.wants_step_end = True
         self._ask_for_rows()
 
     def _ask_for_rows(self) -> None:
@@ -204,7 +208,7 @@ class MetricsLogger:
             return  # the GPU is far behind: sealing now would leave no rows for the next call
         if not self._due:
             self._due_s = now_s
-            self._due = True
+            self._due = self.wants_step_end = True
         elif now_s - self._due_s >= wait_s and self._lock.acquire(blocking=False):
             # evaluating or saving a checkpoint, say: the last values are not to wait for its end
             try:

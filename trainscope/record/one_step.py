@@ -66,7 +66,7 @@ class OneStep(StepRange):
         session = around.session
         if begun_by is not None:
             self._entered_within += 1
-            session._tell_once(
+            session.faults.tell_once(
                 "step in a step",
                 f"scope.step() within a step of {begun_by} (step {session.recorder.step}) begins "
                 "no step of its own: keep one of the two, and name a part of a step with "

@@ -8,12 +8,18 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from trainscope.errors import NonFiniteError
+from trainscope.errors import ConfigError, NonFiniteError
 
 if TYPE_CHECKING:
     from trainscope.record.recorder import Recorder
 
-__all__ = ["NullRange", "Range", "StepRange"]
+__all__ = ["MAX_NAMES", "MAX_NAME_LENGTH", "NullRange", "Range", "StepRange", "new_range"]
+
+MAX_NAMES = 1 << 14
+"""A range named anew in each step, by its file say, is no phase: what comes after so many names
+goes under one, and neither memory nor ``names.json`` grows with the run."""
+MAX_NAME_LENGTH = 200
+"""A longer name is cut; what is left tells it apart as far as a report can show."""
 
 
 class Range:
@@ -78,6 +84,22 @@ class Range:
         name_id, start_ns = stack.pop()
         recorder.last_end_ns = end_ns
         self._rows.extend((recorder.step, name_id, depth, start_ns, end_ns))
+
+
+def new_range(recorder: Recorder, known: dict[str, Range], name: object) -> Range:
+    """Return the range of a name that is not in ``known``, and put it there while there is room.
+
+    Raises ConfigError for a name that is no string.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"a range's name must be a string, not {name!r:.80} ({type(name).__name__}); "
+            "write scope.range(str(…)) or a fixed name"
+        )
+    made = recorder.range(name)
+    if len(known) < MAX_NAMES and len(name) <= MAX_NAME_LENGTH:
+        known[name] = made
+    return made
 
 
 class StepRange:

@@ -5,41 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter_ns
-from typing import Protocol
 
-from trainscope.record.ranges import Range
+from trainscope.record.ranges import MAX_NAME_LENGTH, MAX_NAMES, Range
+from trainscope.record.shown import ShownRanges, TimelineDomain
 from trainscope.record.unsure_rows import FIELDS, UnsureRows
 from trainscope.sync.loop import LoopState
 
 __all__ = [
-    "MAX_NAMES",
-    "MAX_NAME_LENGTH",
     "MAX_WAITING_ROWS",
     "OTHER_NAMES",
     "STEP_NAME",
     "Recorder",
-    "TimelineDomain",
 ]
 
 STEP_NAME = "step"
 MAX_WAITING_ROWS = 1 << 20
 """Rows that wait when nothing takes them away: about 150 MB; then they are dropped and counted."""
-MAX_NAMES = 1 << 14
-"""A range named anew in each step, by its file say, is no phase: what comes after so many names
-goes under one, and neither memory nor ``names.json`` grows with the run."""
-MAX_NAME_LENGTH = 200
-"""A longer name is cut; what is left tells it apart as far as a report can show."""
 OTHER_NAMES = "(other names)"
-
-
-class TimelineDomain(Protocol):
-    """Where ranges are shown to an attached tool: NVTX, or a profiler's own annotations."""
-
-    def push(self, name: str) -> None:
-        """Open a range."""
-
-    def pop(self) -> None:
-        """Close the innermost range."""
 
 
 class Recorder:
@@ -50,19 +32,15 @@ class Recorder:
     """
 
     __slots__ = (
-        "_domain", "_keep", "_names", "_row_limit", "_shown_in", "_step_end_ns", "_step_start_ns",
-        "_step_window", "_unsure", "_window", "backwards", "base", "forwards", "last_end_ns",
-        "loop", "names", "on_event", "optimizer_steps", "over", "rows", "rows_dropped", "shown",
-        "stack", "step", "steps_done",
+        "_keep", "_names", "_row_limit", "_step_end_ns", "_step_start_ns", "_tools", "_unsure",
+        "backwards", "base", "forwards", "last_end_ns", "loop", "names", "on_event",
+        "optimizer_steps", "over", "rows", "rows_dropped", "shown", "stack", "step", "steps_done",
     )  # fmt: skip
 
     def __init__(self, loop: LoopState | None = None, domain: TimelineDomain | None = None) -> None:
         self.loop = loop if loop is not None else LoopState()
         self.loop.find_phase = self._phase
-        self._domain = domain
-        self._window: TimelineDomain | None = None
-        self._shown_in: dict[int, TimelineDomain] = {}
-        """The window that shows an open range, by the range's token."""
+        self._tools = ShownRanges(domain)
         self.shown = domain is not None
         """Whether a tool shows the ranges now, so that they cost more than a row."""
         self.rows: list[int] = []
@@ -90,7 +68,6 @@ class Recorder:
         """How many ranges were open when the step began; 0 outside a step."""
         self._step_start_ns = 0
         self._step_end_ns = 0
-        self._step_window: TimelineDomain | None = None
 
     def name_id(self, name: str) -> int:
         """Return the number that rows carry for a name."""
@@ -116,27 +93,26 @@ class Recorder:
     @property
     def domain(self) -> TimelineDomain | None:
         """Where a tool that is attached for the whole run shows the ranges; None without one."""
-        return self._domain
+        return self._tools.domain
 
     @domain.setter
     def domain(self, domain: TimelineDomain | None) -> None:
-        self._domain = domain
+        self._tools.domain = domain
         self._see_tools()
 
     @property
     def window(self) -> TimelineDomain | None:
         """A profiler's annotations, while a window is captured."""
-        return self._window
+        return self._tools.window
 
     @window.setter
     def window(self, window: TimelineDomain | None) -> None:
-        self._window = window
+        self._tools.window = window
         self._see_tools()
 
     def _see_tools(self) -> None:
-        # what a window has shown is closed there too, after the window's end
-        windows = self._window is not None or self._step_window is not None or self._shown_in
-        self.shown = self._domain is not None or bool(windows) or self.over
+        # a recording that is over asks `open` too: a range that the program has kept comes there
+        self.shown = self._tools.any or self.over
 
     # ---- ranges -------------------------------------------------------------------------------
     def range(self, name: str) -> Range:
@@ -149,12 +125,8 @@ class Recorder:
             return 0
         stack = self.stack
         name_id = self.name_id(name)
-        if self._domain is not None:
-            self._domain.push(name)
-        window = self._window
-        if window is not None:
-            window.push(name)
-            self._shown_in[len(stack) + 1] = window
+        if self.shown:
+            self._tools.open(len(stack) + 1, name)
         stack.append((name_id, perf_counter_ns()))
         return len(stack)
 
@@ -175,12 +147,9 @@ class Recorder:
             if self._keep:
                 # a step's own ranges end with it, so what ends now is of the step that is open
                 self.rows.extend((self.step, name_id, depth - base, start_ns, end_ns))
-            window = self._shown_in.pop(depth, None)
-            if window is not None:
-                window.pop()
+            if self.shown:
+                self._tools.close(depth)
                 self._see_tools()
-            if self._domain is not None:
-                self._domain.pop()
 
     def close_aside(self, token: int) -> None:
         """Close a range outside a step, and keep it for a step that proves to have begun by then.
@@ -220,11 +189,7 @@ class Recorder:
         self._unsure.step = None if self.on_event is None else step
         self.base = len(self.stack)
         if self.shown:
-            if self._domain is not None:
-                self._domain.push(f"{STEP_NAME} {step}")
-            window = self._step_window = self._window
-            if window is not None:
-                window.push(f"{STEP_NAME} {step}")
+            self._tools.begin_step(f"{STEP_NAME} {step}")
         start_ns = self._step_start_ns = perf_counter_ns()
         # last: interrupted before, the step has not begun, and none gets another's start
         self.step = loop.step = step
@@ -255,12 +220,37 @@ class Recorder:
             self.steps_done += 1
             self._step_end_ns = end_ns
         if self.shown:
-            if self._step_window is not None:
-                self._step_window.pop()
-                self._step_window = None
-                self._see_tools()
-            if self._domain is not None:
-                self._domain.pop()
+            self._tools.end_step()
+            self._see_tools()
+
+    def next_step(self, end_ns: int) -> int:
+        """End the open step at ``end_ns`` and begin the one after it; return when it began.
+
+        The usual turn of a loop, where nothing else is open, is written out: at each turn the
+        caches hold torch's code, and every function of ours is another trip to memory.
+        """
+        step, rows = self.step, self.rows
+        if (
+            self.shown
+            or self.on_event is not None
+            or len(self.stack) != self.base
+            or len(rows) > self._row_limit
+            or not self._keep
+        ):
+            self.end_step(end_ns)
+            return self.begin_step(step + 1)
+        loop = self.loop
+        loop.thread_id = get_ident()
+        loop.evaluating = False
+        # as in `end_step` and `begin_step`: in no step while one's row is written
+        self.step = -1
+        loop.step = None
+        rows.extend((step, 0, 0, self._step_start_ns, end_ns))
+        self.steps_done += 1
+        self._step_end_ns = end_ns
+        start_ns = self._step_start_ns = perf_counter_ns()
+        self.step = loop.step = step + 1
+        return start_ns
 
     def drop_step(self) -> None:
         """Close the step and its ranges and leave no row of them, as if it had not begun."""
@@ -293,17 +283,16 @@ class Recorder:
         """Forget the open ranges and the rows, which are the parent's, in a forked child."""
         self.stack.clear()
         self.rows.clear()
-        self._shown_in.clear()
         self._unsure.forget()
         self.step = -1
         self.loop.step = None
         self.base = 0
-        self._domain = self._window = self._step_window = None
+        self._tools.forget()
         self._end()
 
     def _end(self) -> None:
         self.over = True
-        self.shown = True  # so that a range that the program has kept asks `open`
+        self._see_tools()
 
     # ---- inside -------------------------------------------------------------------------------
     def take_rows(self) -> list[int]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from trainscope.errors import RunDirectoryError
 from trainscope.record.facts import counts, run_info
 from trainscope.record.row_writer import RowWriter
 from trainscope.record.world import World
@@ -32,6 +33,20 @@ class Saving:
         self._rows = RowWriter(session.recorder, session.directory)
         self._state_saved_s = time.monotonic()
         self._noted = 0
+
+    def begin(self) -> None:
+        """Write ``run.json`` for the first time.
+
+        Raises:
+            RunDirectoryError: nothing can be written there.
+        """
+        try:
+            self.write_info()
+        except OSError as fault:
+            raise RunDirectoryError(
+                f"cannot write to {self._session.directory.path}: {fault.strerror or fault}; "
+                "name a place that can be written to"
+            ) from fault
 
     def write_info(self) -> None:
         """Replace ``run.json``."""

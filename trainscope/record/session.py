@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainscope.errors import ConfigError, RunDirectoryError, TrainscopeError
+from trainscope.errors import TrainscopeError
 from trainscope.metrics.fork import drop_in_child
 from trainscope.metrics.logger import MetricsLogger
 from trainscope.metrics.sinks import Jsonl, SinkContext
 from trainscope.metrics.worker import Worker
-from trainscope.notice import say, warn
+from trainscope.notice import say
 from trainscope.record import nvtx
 from trainscope.record.annotations import ProfilerAnnotations
 from trainscope.record.capture import Capture
 from trainscope.record.closing import Closing
 from trainscope.record.exit import Handle, at_end
+from trainscope.record.faults import Faults
 from trainscope.record.hooks import Hooks
-from trainscope.record.ranges import NullRange, Range
-from trainscope.record.recorder import MAX_NAME_LENGTH, MAX_NAMES, Recorder
+from trainscope.record.ranges import NullRange, Range, new_range
+from trainscope.record.recorder import Recorder
 from trainscope.record.saving import Saving
 from trainscope.record.settings import Settings
 from trainscope.record.world import this_process
@@ -60,6 +61,7 @@ class Session:
                 f"trainscope: {self.directory.moved_from} is not empty, so this run goes to "
                 f"{self.directory.path}"
             )
+        self.faults = Faults(self.directory.path, self.close)
         self.recorder = Recorder(domain=nvtx.open_domain())
         self._loop = self.recorder.loop
         self._loop.h2d = partial(self.range, "h2d")
@@ -91,8 +93,7 @@ class Session:
         self._next_step = settings.start_step
         self.own_ns = 0
         """CPU time on the loop's thread of all but the ranges."""
-        self._saving = Saving(self, world, self._not_saved)
-        self._told: set[str] = set()
+        self._saving = Saving(self, world, self.faults.not_saved)
         self._open = True
         self._at_end: AbstractContextManager[object] = nullcontext()
         self._closing = Closing(self._stages())
@@ -104,13 +105,7 @@ class Session:
 
     def _start(self) -> None:
         drop_in_child(self)
-        try:
-            self._saving.write_info()
-        except OSError as fault:
-            raise RunDirectoryError(
-                f"cannot write to {self.directory.path}: {fault.strerror or fault}; "
-                "name a place that can be written to"
-            ) from fault
+        self._saving.begin()
         self._at_end = handle = Handle(self.close, self.save)
         handle.enlist()
         self.worker.add(self._saving.write_new)
@@ -135,19 +130,20 @@ class Session:
             self.hooks.begin_step()
             self.own_ns += recorder.begin_step(step) - began_ns
         except Exception as fault:
-            self._give_up(fault)
+            self.faults.give_up(fault)
 
     def next_step(self) -> None:
         """End the open step and begin the next: what a loop does that has come round.
 
-        It is ``end_step`` and ``begin_step``; where no window begins or ends it is both in one,
-        with half of their looks at the clock.
+        It is ``end_step`` and ``begin_step``; where no window begins or ends and the metrics want
+        nothing it is both in one.
         """
         recorder, capture = self.recorder, self.capture
         step = recorder.step
         if (
             step < 0
             or not self._open
+            or self.metrics.wants_step_end
             or (capture is not None and (step >= capture.end_at or step + 1 >= capture.begin_at))
         ):
             self.end_step()
@@ -156,15 +152,11 @@ class Session:
         began_ns = perf_counter_ns()
         try:
             self._next_step = following = step + 1
-            recorder.end_step(began_ns)
-            self.metrics.end_step(step)
             self.detector.begin_step(following)
             self.hooks.begin_step()
-            self.own_ns += recorder.begin_step(following) - began_ns
-        except TrainscopeError:
-            raise  # a NaN that the user asked to be stopped at
+            self.own_ns += recorder.next_step(began_ns) - began_ns
         except Exception as fault:
-            self._give_up(fault)
+            self.faults.give_up(fault)
 
     def _advance(self, capture: Capture, step: int) -> None:
         """A window may begin or end with this step."""
@@ -188,7 +180,7 @@ class Session:
         except TrainscopeError:
             raise  # a NaN that the user asked to be stopped at
         except Exception as fault:
-            self._give_up(fault)
+            self.faults.give_up(fault)
         finally:
             self.own_ns += perf_counter_ns() - began_ns
         capture = self.capture
@@ -196,7 +188,7 @@ class Session:
             try:
                 capture.end_step(step)
             except Exception as fault:
-                self._give_up(fault)
+                self.faults.give_up(fault)
 
     def drop_step(self) -> None:
         """Forget the open step: the loader had no batch for it. The next one takes its number."""
@@ -215,27 +207,12 @@ class Session:
         try:
             return self._ranges[name]
         except (KeyError, TypeError):  # a new name, or one that cannot be
-            return self._new_range(name)
-
-    def _new_range(self, name: str) -> Range:
-        if not isinstance(name, str):
-            raise ConfigError(
-                f"a range's name must be a string, not {name!r:.80} ({type(name).__name__}); "
-                "write scope.range(str(…)) or a fixed name"
-            )
-        made = self.recorder.range(name)
-        if len(self._ranges) < MAX_NAMES and len(name) <= MAX_NAME_LENGTH:
-            self._ranges[name] = made
-        return made
+            return new_range(self.recorder, self._ranges, name)
 
     def log(self, values: Mapping[str, object]) -> None:
         """Log values of the open step, or of the last one when called between steps."""
         if not self._open:
-            self._tell_once(
-                "closed",
-                "scope.log was called after scope.close(): the values are not logged",
-                stacklevel=3,
-            )
+            self.faults.logged_too_late()
             return
         began_ns = perf_counter_ns()
         step = self.recorder.step
@@ -245,13 +222,8 @@ class Session:
             self.metrics.log(step, values, began_ns)
         except TrainscopeError:
             raise
-        except Exception as fault:  # of a value that cannot even be asked, say
-            self._tell_once(
-                "not logged",
-                f"trainscope could not log what a call gave it ({type(fault).__name__}: {fault}); "
-                "such calls are left out, the training goes on",
-                stacklevel=3,
-            )
+        except Exception as fault:
+            self.faults.not_logged(fault)
         self.own_ns += perf_counter_ns() - began_ns
 
     def wrap(
@@ -279,7 +251,7 @@ class Session:
             with own_work():
                 self._saving.write_state()
         except OSError as fault:
-            self._not_saved(fault)
+            self.faults.not_saved(fault)
 
     # ---- the end ------------------------------------------------------------------------------
     def _stages(self) -> list[Callable[[], None]]:
@@ -313,7 +285,7 @@ class Session:
         if faults and not closing.closed:
             self._at_end = at_end(self.close)  # then there may be memory, or a shallower stack
         for fault in faults:
-            self._not_saved(fault)
+            self.faults.not_saved(fault)
 
     def drop_after_fork(self) -> None:
         """In a forked child: record nothing, and leave the parent's files alone."""
@@ -321,26 +293,3 @@ class Session:
         if self._closing is not None:
             self._closing.forget()
         self.recorder.abandon()
-
-    # ---- faults -------------------------------------------------------------------------------
-    def _give_up(self, fault: Exception) -> None:
-        """A fault of ours ends the recording with one warning; the training goes on."""
-        warn(
-            f"trainscope stopped recording because of a fault of its own "
-            f"({type(fault).__name__}: {fault}); the training goes on. "
-            f"What was recorded is in {self.directory.path}",
-            stacklevel=4,
-        )
-        self.close()
-
-    def _not_saved(self, fault: Exception) -> None:
-        self._tell_once(
-            "not saved",
-            f"trainscope could not write all of the recording to {self.directory.path} "
-            f"({type(fault).__name__}: {fault}); the training goes on",
-        )
-
-    def _tell_once(self, what: str, text: str, stacklevel: int = 2) -> None:
-        if what not in self._told:
-            self._told.add(what)
-            warn(text, stacklevel=stacklevel + 1)
