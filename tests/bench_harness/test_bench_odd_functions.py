@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -235,12 +236,25 @@ def streams(x: torch.Tensor) -> Iterator[torch.Tensor]:
     yield x
 
 
+def maps(x: torch.Tensor) -> Iterator[torch.Tensor]:
+    return map(torch.exp, [x])
+
+
+def submits(x: torch.Tensor) -> Future[torch.Tensor]:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.exp, x)
+
+
+def forks(x: torch.Tensor) -> Any:
+    return torch.jit.fork(torch.exp, x)
+
+
 @pytest.mark.filterwarnings("ignore:coroutine")
-@pytest.mark.parametrize("lazy", [streams, waits])
+@pytest.mark.parametrize("lazy", [streams, waits, maps, submits, forks])
 def test_what_computes_nothing_yet_is_refused(x: torch.Tensor, lazy: Callable[..., Any]) -> None:
-    with pytest.raises(BenchmarkError, match="which computes nothing until it is read"):
+    with pytest.raises(BenchmarkError, match="which need not be computed before it is read"):
         ts.bench.benchmark(lazy, x, **QUICK)
-    with pytest.raises(BenchmarkError, match="which computes nothing until it is read"):
+    with pytest.raises(BenchmarkError, match="which need not be computed before it is read"):
         ts.bench.scaling(lambda size: lambda: lazy(x), **QUICK)
     assert (refusals(x, torch.exp, lazy)[0] or "").startswith("output 0 is no tensor but ")
 

@@ -315,6 +315,18 @@ def test_tied_weights_stay_tied(x: torch.Tensor) -> None:
     torch.testing.assert_close(model(x), clone(x))
 
 
+@pytest.mark.parametrize("scale", [torch.tensor(0.5), torch.inf])
+def test_a_scale_that_only_torch_takes_is_left_to_it(x: torch.Tensor, scale: Any) -> None:
+    class Scaled(nn.Module):
+        def forward(self, q: torch.Tensor) -> torch.Tensor:
+            return F.scaled_dot_product_attention(q, q, q, scale=scale)
+
+    model, q = Scaled(), x[None].abs()
+    expected = model(q)
+    torch.testing.assert_close(swapped(model)(q), expected, equal_nan=True)
+    assert ops_of(model, q) == []
+
+
 def test_a_table_of_functions(x: torch.Tensor) -> None:
     """As Hugging Face chooses its attention."""
     table = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -61,12 +62,12 @@ def said(error: BaseException) -> str:
 
 
 def refuse_later(name: str, output: Any) -> None:
-    """Raise BenchmarkError for an output that computes nothing until somebody reads it."""
-    kinds = (Generator, Coroutine, AsyncGenerator)
+    """Raise BenchmarkError for an output that is computed when somebody reads it, or elsewhere."""
+    kinds = (Iterator, Awaitable, AsyncIterator, Future, torch._C.Future)
     if isinstance(output, kinds):
         raise BenchmarkError(
-            f"{name} returned a {type(output).__name__}, which computes nothing until it is read; "
-            "return what was computed"
+            f"{name} returned a {type(output).__name__}, which need not be computed before it is "
+            "read; return what was computed"
         )
 
 

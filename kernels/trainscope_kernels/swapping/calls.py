@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -79,6 +80,9 @@ def _attention(
         dims = max(query.shape[3], value.shape[3])
         heads = key.shape[1] == query.shape[1] or enable_gqa
         taken = dims <= LARGEST_HEAD_DIM and heads and key.shape[1] == value.shape[1]
+    if scale is not None:
+        # torch takes a tensor too, and reads its value
+        taken = taken and isinstance(scale, (int, float)) and -math.inf < scale < math.inf
     if attn_mask is not None:
         taken = taken and type(attn_mask) in PLAIN
         taken = taken and not attn_mask.requires_grad and not is_causal
