@@ -32,6 +32,7 @@ _tracer = _torch._C._get_tracing_state
 _profiling = _torch._C._autograd._profiler_enabled
 _transform = _torch._C._functorch.peek_interpreter_stack
 _is_zerotensor = _torch._is_zerotensor
+_is_batched = _torch._C._functorch.is_legacy_batchedtensor
 _is_compiling = torch.compiler.is_compiling
 
 
@@ -175,7 +176,8 @@ def nobody_watches() -> bool:
 def all_plain(places: Iterable[int], arguments: Sequence[Any]) -> bool:
     """Whether the dispatcher has nothing to do for these tensors.
 
-    It unwraps subclasses, carries out lazy negations, and gives memory to zeros that have none.
+    It unwraps subclasses, carries out lazy negations, gives memory to zeros that have none, and
+    takes apart the gradients that ``torch.autograd.grad(..., is_grads_batched=True)`` makes.
     """
     for place in places:
         x = arguments[place]
@@ -184,6 +186,7 @@ def all_plain(places: Iterable[int], arguments: Sequence[Any]) -> bool:
             or x.is_meta
             or x.is_neg()
             or _is_zerotensor(x)
+            or _is_batched(x)
         ):
             return False
     return True

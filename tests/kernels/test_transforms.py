@@ -71,6 +71,20 @@ def test_a_vector_product_and_a_jacobian(ours, torchs, shape, device) -> None:
     close(jacrev(ours)(x), jacrev(torchs)(x))
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@each_op
+@pytest.mark.parametrize("impl", IMPLS)
+def test_several_output_gradients_at_once(ours, torchs, shape, impl, device) -> None:
+    leaf = torch.randn(shape, device=device).requires_grad_()
+    output = ours(impl)(leaf)
+    upstream = torch.randn(3, *output.shape, device=device)
+    (together,) = torch.autograd.grad(
+        output, leaf, upstream, is_grads_batched=True, retain_graph=True
+    )
+    alone = [torch.autograd.grad(output, leaf, one, retain_graph=True)[0] for one in upstream]
+    close(together, torch.stack(alone))
+
+
 def test_per_sample_gradients_of_a_model(device) -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(
