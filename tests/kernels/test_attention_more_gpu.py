@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -51,6 +52,29 @@ def test_memory_that_wide_loads_cannot_read(view: Any, impl: str) -> None:
     right = results(plain, grad, causal=True, impl="triton")
     for a, b in zip(ours, right, strict=True):
         torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
+
+
+def test_the_first_calls_of_many_threads() -> None:
+    # a head dim and value dim that no other test has, so that nothing is compiled yet
+    qkv = [x[..., :dim].detach() for x, dim in zip(made(1, 2, 70, 64), (44, 44, 36), strict=True)]
+    grad = torch.randn(1, 2, 70, 36, device="cuda", dtype=torch.bfloat16)
+    found: list[Tensors] = []
+
+    def work() -> None:
+        leaves = [x.clone().requires_grad_() for x in qkv]
+        found.extend(results(leaves, grad, impl="triton", causal=True) for _ in range(20))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    torch.cuda.synchronize()
+    right = results([x.requires_grad_() for x in qkv], grad, impl="reference", causal=True)
+    assert len(found) == 160
+    for ours, first, expected in zip(zip(*found, strict=True), found[0], right, strict=True):
+        torch.testing.assert_close(first, expected, rtol=2e-2, atol=2e-2)
+        assert all(torch.equal(each, first) for each in ours)
 
 
 def test_a_training_step_runs_on_the_current_stream() -> None:

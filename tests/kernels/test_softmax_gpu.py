@@ -67,7 +67,11 @@ def test_clusters_write_nothing_beside_their_rows() -> None:
 
 
 def backward_by_clusters(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return torch.ops.trainscope_kernels.softmax_backward(dy, y, y.dim() - 1, y.dtype, "cuda")
+    return backward_by("cuda", dy, y)
+
+
+def backward_by(impl: str, dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.ops.trainscope_kernels.softmax_backward(dy, y, y.dim() - 1, y.dtype, impl)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
@@ -122,19 +126,20 @@ def test_special_values_reach_every_share_of_a_row(value, place, dtype, impl) ->
     )
 
 
-@needs_clusters
-def test_clusters_give_the_same_bits_every_time() -> None:
-    x = torch.randn(200, 131072, device="cuda", dtype=torch.bfloat16)
+@pytest.mark.parametrize("impl", ["triton", pytest.param("cuda", marks=needs_clusters)])
+@pytest.mark.parametrize("columns", [1000, 131072])  # with Triton the longer rows are split
+def test_the_same_bits_come_out_every_time_whatever_else_runs(columns: int, impl: str) -> None:
+    x = torch.randn(200, columns, device="cuda", dtype=torch.bfloat16)
     dy = torch.randn_like(x)
     streams = [torch.cuda.Stream() for _ in range(4)]
-    y = softmax(x, impl="cuda")
-    dx = backward_by_clusters(dy, y)
+    y = softmax(x, impl=impl)
+    dx = backward_by(impl, dy, y)
     torch.cuda.synchronize()
     same = []
     for turn in range(200):
         with torch.cuda.stream(streams[turn % 4]):
-            same.append((softmax(x, impl="cuda") == y).all())
-            same.append((backward_by_clusters(dy, y) == dx).all())
+            same.append((softmax(x, impl=impl) == y).all())
+            same.append((backward_by(impl, dy, y) == dx).all())
     torch.cuda.synchronize()
     assert torch.stack(same).all()
 
