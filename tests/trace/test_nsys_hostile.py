@@ -97,9 +97,9 @@ BAD_ROWS = [
     ({"end": 4.5}, "1 row has no number where one belongs and is left out"),
     ({"streamId": b"7"}, "1 row has no number where one belongs and is left out"),
     ({"start": None}, "1 row has no number where one belongs and is left out"),
-    ({"end": 2}, "1 row has no possible time or a negative duration and is left out"),
-    ({"start": -5}, "1 row has no possible time or a negative duration and is left out"),
-    ({"end": 2**62}, "1 row has no possible time or a negative duration and is left out"),
+    ({"end": 2}, "1 row has no possible time or duration and is left out"),
+    ({"start": -5}, "1 row has no possible time or duration and is left out"),
+    ({"end": 2**62}, "1 row has no possible time or duration and is left out"),
 ]
 
 

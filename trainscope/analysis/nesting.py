@@ -8,7 +8,7 @@ import numpy as np
 
 from trainscope.trace.window import Column, Spans
 
-__all__ = ["DEEPEST", "Around", "depths"]
+__all__ = ["DEEPEST", "Around", "depths", "rows_by_thread"]
 
 DEEPEST = 1000
 """Levels looked at: a recursion deeper than this is cut, so that no table grows with it."""
@@ -20,11 +20,15 @@ def depths(spans: Spans) -> Column:
     Counted as the spans begun before less those ended before, which is exact for nested spans.
     """
     depth = np.zeros(len(spans), dtype=np.int64)
-    for rows in _by_thread(spans.thread):
-        ends = np.sort(np.maximum(spans.end_ns[rows], spans.start_ns[rows] + 1))
-        closed = np.searchsorted(ends, spans.start_ns[rows], side="right")
-        depth[rows] = np.maximum(np.arange(len(rows)) - closed, 0)
+    for rows in rows_by_thread(spans.thread, at_least=2):
+        depth[rows] = _depths_of_thread(spans, rows)
     return depth
+
+
+def _depths_of_thread(spans: Spans, rows: Column) -> Column:
+    ends = np.sort(np.maximum(spans.end_ns[rows], spans.start_ns[rows] + 1))
+    closed = np.searchsorted(ends, spans.start_ns[rows], side="right")
+    return np.maximum(np.arange(len(rows)) - closed, 0)
 
 
 class Around:
@@ -32,26 +36,36 @@ class Around:
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
+        self._order = np.argsort(spans.thread, kind="stable")
+        self._threads = spans.thread[self._order]
         self._levels: dict[int, list[Column]] = {}
-        depth = depths(spans)
-        for rows in _by_thread(spans.thread):
-            levels = depth[rows]
-            order = np.argsort(levels, kind="stable")
-            cuts = np.flatnonzero(np.diff(levels[order])) + 1
-            self._levels[int(spans.thread[rows[0]])] = np.split(rows[order], cuts)[:DEEPEST]
+
+    def _levels_of(self, thread: int) -> list[Column]:
+        """Rows of a thread by their depth, outermost first; worked out when first asked for."""
+        found = self._levels.get(thread)
+        if found is None:
+            first, last = np.searchsorted(self._threads, (thread, thread + 1))
+            rows = self._order[first:last]
+            depth = _depths_of_thread(self._spans, rows)
+            order = np.argsort(depth, kind="stable")
+            cuts = np.flatnonzero(np.diff(depth[order])) + 1
+            found = np.split(rows[order], cuts)[:DEEPEST] if len(rows) else []
+            self._levels[thread] = found
+        return found
 
     def path(self, thread: Column, start_ns: Column, end_ns: Column) -> Column:
         """Rows of the spans around each stretch, outermost first: one line a stretch, -1 for none.
 
         A line may have -1 between rows, where another span stands at that depth.
         """
-        width = max((len(levels) for levels in self._levels.values()), default=0)
+        asked = [
+            (lines, self._levels_of(int(thread[lines[0]]))) for lines in rows_by_thread(thread)
+        ]
+        width = max((len(levels) for _, levels in asked), default=0)
         found = np.full((len(thread), width), -1, dtype=np.int64)
-        for which, levels in self._levels.items():
-            asked = np.flatnonzero(thread == which)
-            if len(asked):
-                for level, rows in enumerate(levels):
-                    found[asked, level] = self._at(rows, start_ns[asked], end_ns[asked])
+        for lines, levels in asked:
+            for level, rows in enumerate(levels):
+                found[lines, level] = self._at(rows, start_ns[lines], end_ns[lines])
         return found
 
     def outermost(self, thread: Column, start_ns: Column, end_ns: Column) -> Column:
@@ -72,9 +86,8 @@ class Around:
 
     def _asked(self, thread: Column) -> Iterator[tuple[Column, Column]]:
         """The stretches of each thread with the spans of each of its depths, outermost first."""
-        for which, levels in self._levels.items():
-            asked = np.flatnonzero(thread == which)
-            for rows in levels if len(asked) else ():
+        for asked in rows_by_thread(thread):
+            for rows in self._levels_of(int(thread[asked[0]])):
                 yield asked, rows
 
     def _at(self, rows: Column, start_ns: Column, end_ns: Column) -> Column:
@@ -86,9 +99,10 @@ class Around:
         return np.where(inside, row, -1)
 
 
-def _by_thread(thread: Column) -> list[Column]:
-    """The rows of each thread, in their order."""
-    if not len(thread):
-        return []
+def rows_by_thread(thread: Column, at_least: int = 1) -> Iterator[Column]:
+    """The rows of each thread that has so many, in their order."""
     order = np.argsort(thread, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(thread[order])) + 1)
+    edges = np.flatnonzero(np.diff(thread[order], prepend=-2, append=-2))
+    many = np.diff(edges) >= at_least
+    for first, last in zip(edges[:-1][many].tolist(), edges[1:][many].tolist(), strict=True):
+        yield order[first:last]

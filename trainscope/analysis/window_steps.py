@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,17 @@ class WindowSteps:
 
     def __len__(self) -> int:
         return len(self.number)
+
+    def first(self, count: int) -> WindowSteps:
+        """The first steps, so many at most."""
+        return replace(
+            self,
+            number=self.number[:count],
+            start_ns=self.start_ns[:count],
+            end_ns=self.end_ns[:count],
+            period_ns=self.period_ns[:count],
+            rows=None if self.rows is None else self.rows[:count],
+        )
 
     @property
     def until_ns(self) -> Column:

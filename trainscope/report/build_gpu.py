@@ -35,6 +35,7 @@ from trainscope.report.model_gpu import (
     OperatorReport,
     WindowSyncReport,
 )
+from trainscope.trace.orphans import lost_launches
 from trainscope.trace.window import Memory, Window
 
 __all__ = ["MOST_OPERATORS", "as_gpu"]
@@ -199,6 +200,7 @@ def _launches(window: Window, steps: WindowSteps, idle: IdleTimes) -> LaunchRepo
     ]
     return LaunchReport(
         launches=times.launches,
+        lost=lost_launches(window),
         kernels=times.kernels,
         tiny_kernels=times.tiny_kernels,
         tiny_below_us=TINY_NS / 1e3,

@@ -39,15 +39,8 @@ def site_words(site: WindowSite, cwd: str | None) -> str:
 
 def as_what_if(found: replay.WhatIf, cwd: str | None) -> WhatIf:
     """The report's words for a replay."""
-    measured, wait_ns = found.measured_step_ns, found.measured_wait_ns
     return WhatIf(
-        baseline=Baseline(
-            measured_step_ms=None if measured is None else measured / NS_PER_MS,
-            measured_wait_ms=None if wait_ns is None else wait_ns / NS_PER_MS,
-            replayed_step_ms=found.replayed_step_ns / NS_PER_MS,
-            drift=found.drift,
-            calibrated=found.calibrated,
-        ),
+        baseline=_baseline(found),
         removals=[
             Removal(
                 sites="all"
@@ -63,6 +56,19 @@ def as_what_if(found: replay.WhatIf, cwd: str | None) -> WhatIf:
         cannot_tell=found.cannot_tell,
         kept=[site_words(site, cwd) for site in found.kept],
         assumptions=list(found.assumptions),
+    )
+
+
+def _baseline(found: replay.WhatIf) -> Baseline | None:
+    if found.drift is None or found.replayed_step_ns is None:
+        return None
+    measured, wait_ns = found.measured_step_ns, found.measured_wait_ns
+    return Baseline(
+        measured_step_ms=None if measured is None else measured / NS_PER_MS,
+        measured_wait_ms=None if wait_ns is None else wait_ns / NS_PER_MS,
+        replayed_step_ms=found.replayed_step_ns / NS_PER_MS,
+        drift=found.drift,
+        calibrated=found.calibrated,
     )
 
 

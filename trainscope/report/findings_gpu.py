@@ -109,7 +109,7 @@ def _products(gpu: GpuReport) -> Iterator[Finding]:
     ]
     slow_ms = sum(ms for _, ms in slow)
     all_ms = sum(operator.ms_total for operator in gpu.operators)
-    if slow_ms < 2 * MIN_SHARE * all_ms or not slow:
+    if not slow_ms or slow_ms < 2 * MIN_SHARE * all_ms:
         return
     most = max(slow, key=lambda each: each[1])[0]
     yield _finding("TS403", f"{slow_ms / all_ms:.0%} of the kernels' time, most of it in {most}")

@@ -117,6 +117,8 @@ class LaunchReport(Part):
     """What launching costs, and how far the CPU is ahead."""
 
     launches: int
+    lost: int = 0
+    """GPU ops whose launch the profiler lost: what the CPU did then is not known."""
     kernels: int
     tiny_kernels: int
     tiny_below_us: float

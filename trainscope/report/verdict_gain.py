@@ -11,6 +11,8 @@ __all__ = ["gain_sentences"]
 
 _MUCH_IDLE = 0.1
 """Share of a step from which on idle time without a sync is worth a sentence."""
+_MANY_LOST = 0.1
+"""Share of launches lost from which on waits may be among what was lost."""
 _NAMED = 2
 _MOST = 0.9
 """Share of what removing all gains from which on one site is named alone."""
@@ -78,6 +80,11 @@ def _named(sites: list[str]) -> str:
 
 def _no_sync(everything: Removal | None, idle: IdleReport, gpu: GpuReport) -> list[str]:
     first = "No sync is to blame"
+    launches = gpu.launches
+    if launches.lost > _MANY_LOST * launches.launches:
+        first = "Whether a sync is to blame cannot be told: the trace lacks many of the CPU's calls"
+    elif not launches.launches:
+        first = "Whether a sync is to blame cannot be told: the trace has no launches"
     if everything is not None:
         most = max(1 - 1 / _band(everything)[1], 0.01)
         first += f": without any of them a step would be shorter by {most:.0%} at most"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trainscope.trace.plural import count, have
 from trainscope.trace.window import Window
 
-__all__ = ["orphans"]
+__all__ = ["lost_launches", "orphans"]
 
 _Mask = NDArray[np.bool_]
 
@@ -29,10 +29,9 @@ def orphans(window: Window) -> Iterator[str]:
     if not len(gpu):
         return
     alone = gpu.correlation[~np.isin(gpu.correlation, launched)]
-    first = int(launched.min()) if len(launched) else 0
     unknown = int((alone < 0).sum())
-    before = int(((alone >= 0) & (alone < first)).sum())  # ids count upwards
-    lost = len(alone) - unknown - before
+    lost = lost_launches(window)
+    before = len(alone) - unknown - lost
     of_all = f"of {count(len(gpu), 'GPU op')}"
     if lost:
         yield f"{lost} {of_all} {have(lost)} no launch in the trace: the profiler lost it"
@@ -51,6 +50,14 @@ def orphans(window: Window) -> Iterator[str]:
             "GPU work in the trace: the profiler lost it, or it ran after the window"
         )
     yield from _shared(window, launched)
+
+
+def lost_launches(window: Window) -> int:
+    """How many GPU ops have no launch in the trace that came after its first call."""
+    launched = window.calls.correlation[window.calls.correlation >= 0]
+    first = int(launched.min()) if len(launched) else 0
+    alone = window.gpu.correlation[~np.isin(window.gpu.correlation, launched)]
+    return int((alone >= first).sum())  # ids count upwards
 
 
 def _shared(window: Window, launched: np.ndarray) -> Iterator[str]:

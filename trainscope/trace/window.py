@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "LONGEST_NS",
     "Calls",
     "Column",
     "CopyKind",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 Column = NDArray[np.int64]
+LONGEST_NS = 86_400 * 10**9
+"""A day: no call and no GPU op lasts so long, and many that do would run over their sums."""
 Table = TypeVar("Table", bound="_Table")
 
 

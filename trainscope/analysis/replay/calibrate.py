@@ -17,6 +17,9 @@ from trainscope.analysis.replay.samples import Samples, cpu_times
 __all__ = ["Calibration", "MeasuredWait", "calibrate"]
 
 _GUESSES = 2048
+_FEWEST_GUESSES = 256
+_ITEMS_TIMES_GUESSES = 1 << 24
+"""Above it there are fewer guesses: a window with two long steps must not take minutes."""
 _KEPT = 64
 _PER_BOUNDARY_NS = (1_000.0, 500.0)
 """Mean and spread of what recording one beginning or end of an event costs."""
@@ -72,7 +75,7 @@ def calibrate(
     guesses, waits = _guesses(program), waits or {}
     replayed, waited = run_with_waits(program, guesses, waits)
     if step_ns is None:
-        kept = np.arange(0, _GUESSES, _GUESSES // _KEPT)
+        kept = np.arange(_KEPT) * (len(guesses) // _KEPT)
         return Calibration(guesses.take(kept), replayed[kept], measured=False)
     miss = ((replayed / step_ns - 1.0) / _MATCH) ** 2
     whole_ns = None
@@ -86,7 +89,7 @@ def calibrate(
     weight = np.exp(-0.5 * (miss - miss.min()))
     edges = np.cumsum(weight) / weight.sum()
     kept = np.searchsorted(edges, (np.arange(_KEPT) + 0.5) / _KEPT)
-    kept = np.minimum(kept, _GUESSES - 1)
+    kept = np.minimum(kept, len(guesses) - 1)
     return Calibration(guesses.take(kept), replayed[kept], measured=True, measured_wait_ns=whole_ns)
 
 
@@ -102,11 +105,12 @@ def _own_time(
 
 
 def _guesses(program: Program) -> Samples:
-    """Points that fill the seven dimensions evenly, the same in every call."""
+    """Points that fill the seven dimensions evenly, the same for one program in every call."""
     # a Kronecker sequence: multiples of powers of the root of x^7 = x + 1, modulo 1; the seventh
     # power is no new direction, so the last one is the root of 2
     root = 1.1127756842787055
-    place = np.arange(1, _GUESSES + 1)
+    many = _ITEMS_TIMES_GUESSES // max(len(program.items), 1)
+    place = np.arange(1, min(max(many, _FEWEST_GUESSES), _GUESSES) + 1)
     uniform = [np.clip((0.5 + place / root**power) % 1.0, 1e-4, 1 - 1e-4) for power in range(1, 7)]
     mean_ns, spread_ns = _PER_BOUNDARY_NS
     scale, spread = _CPU_SCALE_NSYS if program.source == "nsys" else _CPU_SCALE

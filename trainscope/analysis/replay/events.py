@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainscope.analysis.launched_by import rows_of
+from trainscope.analysis.nesting import rows_by_thread
 from trainscope.analysis.replay.gpu_side import GpuSide
 from trainscope.analysis.waits import call_name
 from trainscope.trace.window import Column, SyncKind, Window
@@ -214,8 +215,7 @@ def _queue(side: GpuSide, lane: int) -> tuple[Column, Column]:
 def _next_launches(window: Window, side: GpuSide) -> Column:
     """For each call the next launch on its thread; -1 for none."""
     found = np.full(len(window.calls), -1, dtype=np.int64)
-    for thread in np.unique(window.calls.thread):
-        mine = np.flatnonzero(window.calls.thread == thread)
+    for mine in rows_by_thread(window.calls.thread):
         launch = mine[side.op_of_call[mine] >= 0]
         place = np.searchsorted(launch, mine, side="right")
         has = place < len(launch)

@@ -9,9 +9,11 @@ from typing import Literal
 
 import numpy as np
 
+from trainscope.analysis.completeness import too_incomplete
 from trainscope.analysis.replay.build import build_program
 from trainscope.analysis.replay.calibrate import Calibration, MeasuredWait, calibrate
 from trainscope.analysis.replay.drawing import Drawable
+from trainscope.analysis.replay.extent import replayed_steps, too_large, within
 from trainscope.analysis.replay.judge import why_not
 from trainscope.analysis.replay.machine import run, run_once
 from trainscope.analysis.replay.program import Program
@@ -61,9 +63,10 @@ class WhatIf:
     """Without a profiler; None where it was not given."""
     measured_wait_ns: float | None
     """In a step at those sites that were timed without a profiler; None where none was."""
-    replayed_step_ns: float
-    """With all syncs, in the steady state, corrected for the profiler."""
-    drift: float
+    replayed_step_ns: float | None
+    """With all syncs, in the steady state, corrected for the profiler; None where nothing was
+    replayed."""
+    drift: float | None
     """Of the recorded steps, replayed once as recorded, from what they took: (replayed / recorded)
     - 1. That it is small shows that the window was read right, not that the forecast is."""
     calibrated: bool
@@ -105,9 +108,15 @@ def what_if(
         )
     if not len(steps) or not len(window.gpu):
         return None
-    program = build_program(window, steps, syncs)
-    if not program.sites:
+    whole = len(steps)
+    steps = replayed_steps(window, steps)
+    syncs = within(syncs, steps)
+    if not any(sync.step >= 0 for sync in syncs):
         return None
+    why_not_at_all = too_large(window, syncs) or too_incomplete(window, steps)
+    if why_not_at_all is not None:
+        return _nothing(step_ns, why_not_at_all)
+    program = build_program(window, steps, syncs)
     kept = frozenset(
         place
         for place, site in enumerate(program.sites)
@@ -120,7 +129,19 @@ def what_if(
     waits = {} if measured_wait is None else _measured(program, measured_wait)
     blocked_ns = sum(sync.blocked_ns for sync in syncs if sync.step >= 0) / len(steps)
     calibration = calibrate(program, step_ns, waits)
-    return _Forecast(program, calibration, step_ns, kept, blocked_ns).what_if(drift)
+    found = _Forecast(program, calibration, step_ns, kept, blocked_ns).what_if(drift)
+    if len(steps) == whole:
+        return found
+    part = f"the first {len(steps)} of the window's {whole:,} steps stand for all"
+    return replace(found, assumptions=(part, *found.assumptions))
+
+
+def _nothing(step_ns: float | None, why: str) -> WhatIf:
+    """What is told of a window that cannot be replayed."""
+    return WhatIf(
+        measured_step_ns=step_ns, measured_wait_ns=None, replayed_step_ns=None, drift=None,
+        calibrated=False, removals=(), cannot_tell=why, assumptions=(),
+    )  # fmt: skip
 
 
 def _measured(
@@ -230,7 +251,7 @@ class _Forecast:
         gain_ns = removals[0].step_ns * (removals[0].speedup - 1.0) if removals else 0.0
         if gain_ns > self._blocked_ns + _CLEAR_GAIN * self._few_with_ns:
             words.append(
-                "with no profiler on the CPU is fast enough to wait for the GPU, which it hardly "
+                "with no profiler on the CPU is faster, and so waits longer for the GPU than it "
                 "does in the window"
             )
         if self._measured_ns is None:

@@ -25,7 +25,7 @@ from trainscope.report.page.names import (
 from trainscope.report.page.replay_pictures import ReplayPictures
 from trainscope.report.page.timeline import Labels, Lane, Picture, Timeline, depth_lane, lane_of
 from trainscope.report.wording import count_of
-from trainscope.trace.window import Window
+from trainscope.trace.window import Calls, Spans, Window
 
 __all__ = ["MAX_STEPS", "timeline"]
 
@@ -42,7 +42,7 @@ def timeline(captured: Examined, replay: WhatIf | None) -> Timeline | None:
     pictures = [_recorded(window, steps, syncs, labels)]
     if replay is not None and replay.before is not None and replay.after is not None:
         draw = ReplayPictures(window, steps, syncs, replay, labels)
-        count = count_of(len(steps), "step")
+        count = count_of(replay.before.program.steps, "step")
         pictures.append(draw.picture(f"Replayed with its syncs, {count}", replay.before.drawn()))
         pictures.append(draw.picture(f"Replayed without them, {count}", replay.after.drawn()))
     return Timeline(labels.all(), tuple(pictures))
@@ -101,6 +101,7 @@ def _phases(
     window: Window, steps: WindowSteps, zero_ns: int, length_ns: int, labels: Labels
 ) -> Lane:
     rows = phase_rows(window, steps)
+    rows = rows[window.ranges.start_ns[rows] < zero_ns + length_ns]
     names = names_of(window, window.ranges.name_id[rows])
     return lane_of(
         "phases",
@@ -123,39 +124,45 @@ def _cpu(
     name: str,
 ) -> Lane | None:
     """Outermost operators, and the waits that cut them."""
-    ops = window.ops
-    top = np.flatnonzero(np.isin(ops.thread, threads) & (depths(ops) == 0))
-    start, end = ops.start_ns[top], ops.end_ns[top]
-    names = names_of(window, ops.name_id[top])
-    waits = [sync for sync in syncs if sync.thread in threads and sync.blocked]
-    calls = window.calls
-    other = np.flatnonzero(np.isin(calls.thread, threads))
-    if not len(top):
-        start, end = calls.start_ns[other], calls.end_ns[other]
-        names = names_of(window, calls.name_id[other])
-    parts = [(int(s), int(e), "op", n) for s, e, n in zip(start, end, names, strict=True)]
-    for sync in waits:
-        cut: list[tuple[int, int, str, str]] = []
-        for begin, finish, kind, label in parts:
-            if kind == "op" and begin < sync.end_ns and finish > sync.start_ns:
-                cut.append((begin, sync.start_ns, kind, label))
-                cut.append((sync.end_ns, finish, kind, label))
-            else:
-                cut.append((begin, finish, kind, label))
-        parts = [part for part in cut if part[1] > part[0]]
-        parts.append((sync.start_ns, sync.end_ns, "wait", f"waits: {sync.site.place}"))
-    if not parts:
+    spans = _outermost(window, threads, zero_ns, zero_ns + length_ns)
+    start, end = spans.start_ns, spans.end_ns
+    names = names_of(window, spans.name_id)
+    waits = [
+        sync
+        for sync in syncs
+        if sync.thread in threads and sync.blocked and sync.start_ns < zero_ns + length_ns
+    ]
+    if not len(start) and not waits:
         return None
-    parts.sort()
+    begins = np.array([sync.start_ns for sync in waits], dtype=np.int64)
+    ends = np.array([sync.end_ns for sync in waits], dtype=np.int64)
+    # what goes on after a wait is a span of its own; the lane cuts the first part where it begins
+    around = np.searchsorted(start, begins, side="right") - 1
+    goes_on = (around >= 0) & (end[around] > ends) if len(start) else np.zeros(len(waits), bool)
+    rest = around[goes_on]
     return lane_of(
         name,
-        np.array([part[0] for part in parts]) - zero_ns,
-        np.array([part[1] for part in parts]) - zero_ns,
-        [part[2] for part in parts],
-        [part[3][:LONGEST_NAME] for part in parts],
+        np.concatenate((start, ends[goes_on], begins)) - zero_ns,
+        np.concatenate((end, end[rest], ends)) - zero_ns,
+        ["op"] * (len(start) + len(rest)) + ["wait"] * len(waits),
+        [
+            *names,
+            *(names[place] for place in rest.tolist()),
+            *(f"waits: {sync.site.place}"[:LONGEST_NAME] for sync in waits),
+        ],
         labels=labels,
         until_ns=length_ns,
     )
+
+
+def _outermost(
+    window: Window, threads: Sequence[int], zero_ns: int, until_ns: int
+) -> Spans | Calls:
+    """The outermost operators of threads; their calls where no operators are recorded."""
+    ops, calls = window.ops, window.calls
+    top = np.flatnonzero(np.isin(ops.thread, threads) & (depths(ops) == 0))
+    found = ops.take(top) if len(top) else calls.take(np.isin(calls.thread, threads))
+    return found.take((found.end_ns > zero_ns) & (found.start_ns < until_ns))
 
 
 def _idle(

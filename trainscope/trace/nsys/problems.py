@@ -53,7 +53,7 @@ def _rows(left_out: LeftOut) -> Iterator[str]:
         yield f"the table {table} has no times and is left out"
     for number, one, many, what in (
         (left_out.malformed, "row", "", "no number where one belongs"),
-        (left_out.bad_time, "row", "", "no possible time or a negative duration"),
+        (left_out.bad_time, "row", "", "no possible time or duration"),
         (left_out.homeless, "row", "", "no word of which process it is"),
         (left_out.odd_syncs, "record of a wait", "records of waits", "a kind that is not known"),
         (left_out.unended, "range", "", "no end before the recording stopped"),

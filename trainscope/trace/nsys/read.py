@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from trainscope.errors import TraceError
+from trainscope.trace.device_limit import with_possible_devices
 from trainscope.trace.nsys.database import Database, opened
 from trainscope.trace.nsys.problems import problems
 from trainscope.trace.nsys.ranges import NVTX, read_ranges
@@ -186,13 +187,11 @@ class _Recording:
             has_sync_records=len(syncs) > 0,
             problems=(),
         )
-        return replace(
+        found = problems(
             window,
-            problems=problems(
-                window,
-                self._left_out,
-                version=self._target.version,
-                others=others,
-                process=self._target.process_name(process),
-            ),
+            self._left_out,
+            version=self._target.version,
+            others=others,
+            process=self._target.process_name(process),
         )
+        return with_possible_devices(replace(window, problems=found))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainscope.trace.nsys.database import NO_NUMBER, NOTHING, Database
-from trainscope.trace.window import Column
+from trainscope.trace.window import LONGEST_NS, Column
 
 __all__ = ["LeftOut", "Names", "known", "process_of", "usable"]
 
@@ -74,6 +74,7 @@ def usable(
     no_number = np.any([column == NO_NUMBER for column in columns.values()], axis=0)
     malformed = no_number | (start == NOTHING) | (end == NOTHING)
     bad_time = ~malformed & ((start < 0) | (end < start) | (end >= _LIMIT_NS))
+    bad_time |= ~malformed & ~bad_time & (end - start >= LONGEST_NS)
     left_out.malformed += int(malformed.sum())
     left_out.bad_time += int(bad_time.sum())
     good = ~malformed & ~bad_time

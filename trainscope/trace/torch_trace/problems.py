@@ -66,7 +66,7 @@ def _of_events(frame: Frame, left_out: LeftOut) -> Iterator[str]:
     if left_out.bad_times:
         yield (
             f"{count(left_out.bad_times, 'event')} {have(left_out.bad_times)} no possible time "
-            f"or a negative duration and {are(left_out.bad_times)} left out"
+            f"or duration and {are(left_out.bad_times)} left out"
         )
     if left_out.halves:
         yield (

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from trainscope.trace.device_limit import with_possible_devices
 from trainscope.trace.torch_trace.events import Document, Event
 from trainscope.trace.torch_trace.problems import LeftOut, problems
 from trainscope.trace.torch_trace.source import Progress, pieces
@@ -177,7 +178,7 @@ class _Reading:
             problems=(),
         )
         left_out = LeftOut(sum(rows.bad_time for rows in tables), self.odd_syncs, self.halves)
-        return replace(found, problems=problems(found, frame, left_out))
+        return with_possible_devices(replace(found, problems=problems(found, frame, left_out)))
 
     def _named(self, pid: object, tid: object) -> str:
         return self.thread_names.get((pid, tid), f"thread {tid}")

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainscope.trace.torch_trace.events import Event
-from trainscope.trace.window import Column, CopyKind, Memory, OpKind, SyncKind, Table
+from trainscope.trace.window import LONGEST_NS, Column, CopyKind, Memory, OpKind, SyncKind, Table
 
 __all__ = ["OP_KINDS", "Places", "Rows", "Threads", "copy_of", "sync_of"]
 
 _LIMIT_US = 2.0**62 / 1000
+_LONGEST_US = LONGEST_NS / 1000
 
 
 class Places(dict):  # type: ignore[type-arg]
@@ -62,14 +63,15 @@ class Rows:
     def __init__(self, columns: Sequence[str]) -> None:
         self._parts: dict[str, list[Column]] = {name: [] for name in columns}
         self.bad_time = 0
-        """Events left out: their time is negative or beyond 146 years, or they last negatively."""
+        """Events left out: they begin before 0 or after 146 years, or last less than nothing or
+        more than a day."""
 
     def add(self, events: Sequence[Event], columns: Mapping[str, object]) -> None:
         """Rows of the events, with times in µs turned to ns; a column not given is all -1."""
         begin = np.array([event.ts for event in events], dtype=np.float64)
         length = np.array([event.dur for event in events], dtype=np.float64)
         with np.errstate(invalid="ignore"):
-            good = (begin >= 0) & (begin < _LIMIT_US) & (length >= 0) & (length < _LIMIT_US)
+            good = (begin >= 0) & (begin < _LIMIT_US) & (length >= 0) & (length < _LONGEST_US)
         start = _ns(np.where(good, begin, 0))
         end = start + _ns(np.where(good, length, 0))
         everything = {"start_ns": start, "end_ns": end, **columns}
