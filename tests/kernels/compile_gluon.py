@@ -17,7 +17,7 @@ from offline import Launched, disassembled, launches
 from trainscope_kernels.attention import gluon_launch, gluon_schedule, gluon_start
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.gluon_backward_sizes import band_of
-from trainscope_kernels.attention.gluon_forward_launch import band_of_call
+from trainscope_kernels.attention.gluon_forward_sizes import band_of_call
 
 # head_dim, mask, softcap. A kernel takes 1 to 3 s, and the dtype changes but the type of an
 # instruction: each variant is compiled for one of the two. Of those that are offered the ones that
@@ -34,6 +34,7 @@ EVERY = list(product((64, 96, 128, 192, 256), MASKS, (0.0, 30.0)))
 FORWARD = [
     *product((64, 96, 128, 192, 256), ("none", "diagonal"), (0.0,)),
     *product((64, 96, 128, 192, 256), ("band",), (30.0,)),
+    *product((64, 128, 256), ("packed",), (0.0,)),
     (64, "end", 0.0),
     (128, "end", 0.0),
 ]

@@ -71,6 +71,8 @@ def parsed(sass: str) -> Code:
             body = range(labels[target[1]], end + 1)
             if any("HGMMA" in instructions[each] for each in body):
                 loops.append(body)
+    # real loops nest: of two that cross, the later is the way back from what spins apart
+    loops = [loop for loop in loops if not any(o[0] < loop[0] <= o[-1] < loop[-1] for o in loops)]
     innermost = [
         loop
         for loop in loops

@@ -13,7 +13,7 @@ from trainscope_kernels.attention.call import Call
 
 pytest.importorskip("triton")
 gluon_band = pytest.importorskip("trainscope_kernels.attention.gluon_band")
-gluon_forward_launch = pytest.importorskip("trainscope_kernels.attention.gluon_forward_launch")
+gluon_forward_sizes = pytest.importorskip("trainscope_kernels.attention.gluon_forward_sizes")
 
 ROWS = 64
 
@@ -35,8 +35,14 @@ def seen(row: int, keys: int, queries: int, left: int, right: int, from_end: boo
 @pytest.fixture
 def on_integers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the device functions run here; a division rounds as the GPU's: towards zero."""
-    plain = SimpleNamespace(minimum=min, maximum=max, cdiv=lambda x, y: Towards(x + y - 1) // y)
+    plain = SimpleNamespace(
+        minimum=min,
+        maximum=max,
+        cdiv=lambda x, y: Towards(x + y - 1) // y,
+        where=lambda condition, x, y: x if condition else y,
+    )
     monkeypatch.setattr(gluon_band, "gl", plain)
+    monkeypatch.setattr(gluon_band, "tiles_seen", gluon_band.tiles_seen.fn)
 
 
 class Towards(int):
@@ -76,15 +82,15 @@ def cases() -> list[tuple[Any, ...]]:
 def test_every_key_that_is_seen_is_read_and_what_is_not_masked_is_seen(on_integers: None) -> None:
     kinds = set()
     for case in cases():
-        dim, queries, keys = case[:3]
-        plan = gluon_forward_launch.PLANS[dim]
-        low, high, mask = gluon_forward_launch.band_of_call(call_of(*case))
+        _, queries, keys = case[:3]
+        plan = gluon_forward_sizes.plan_of(call_of(*case))
+        low, high, mask = gluon_forward_sizes.band_of_call(call_of(*case))
         kinds.add(mask)
         block = plan.warpgroups * ROWS
 
         def tiles(row: int, rows: int, band: Any = (low, high, keys, plan, mask)) -> tuple:
             low, high, keys, plan, mask = band
-            return gluon_band.tiles_seen.fn(
+            return gluon_band.tiles_seen(
                 Towards(row), low, high, Towards(keys), rows, plan.keys, mask
             )
 
@@ -97,6 +103,13 @@ def test_every_key_that_is_seen_is_read_and_what_is_not_masked_is_seen(on_intege
                     # no warpgroup gives tiles back unread
                     assert (first, end) == (block_first, block_end), case
                 assert (end - 1) * plan.keys < keys, case
+                own = gluon_band.tiles_of_warpgroup.fn(
+                    Towards(block_row), Towards(row), queries, low, high, Towards(keys),
+                    ROWS, block, plan.keys, mask,
+                )  # fmt: skip
+                # one past the last query takes one tile of its block's, and gives the rest back
+                taken = (first, end) if row < queries else (block_first, block_first + 1)
+                assert own == (*taken, block_first, block_end), case
                 begin, stop = gluon_band.open_keys.fn(
                     Towards(row), low, high, keys, ROWS, plan.keys
                 )
@@ -138,4 +151,10 @@ def test_every_key_that_is_seen_is_read_and_what_is_not_masked_is_seen(on_intege
     ],
 )
 def test_the_cheapest_mask_is_taken(dim, queries, keys, band, mask) -> None:
-    assert gluon_forward_launch.band_of_call(call_of(dim, queries, keys, *band)).mask == mask
+    assert gluon_forward_sizes.band_of_call(call_of(dim, queries, keys, *band)).mask == mask
+
+
+@pytest.mark.parametrize("dim", [64, 96, 128, 192, 256])
+def test_a_mask_changes_how_much_is_computed_at_once_but_not_the_tiles_of_keys(dim: int) -> None:
+    # whether a tile needs a mask is found out before how the call is computed
+    assert gluon_forward_sizes.MASKED[dim].keys == gluon_forward_sizes.PLANS[dim].keys

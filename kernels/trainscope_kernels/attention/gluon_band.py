@@ -23,7 +23,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-__all__ = ["BAND_OPEN", "open_keys", "tiles_seen"]
+__all__ = ["BAND_OPEN", "open_keys", "tiles_of_warpgroup", "tiles_seen"]
 
 BAND_OPEN = 2**30
 
@@ -42,6 +42,23 @@ def tiles_seen(
         end = gl.maximum(end, 1)
         first = gl.minimum(gl.maximum(row + low, 0) // KEYS, end - 1)
     return first, end
+
+
+@gluon.jit
+def tiles_of_warpgroup(
+    block_row, row, queries, low, high, length,
+    ROWS: gl.constexpr, BLOCK: gl.constexpr, KEYS: gl.constexpr, MASK: gl.constexpr,
+):  # fmt: skip
+    """(first, end) of a warpgroup's ROWS queries from ``row`` on, and of its block's BLOCK.
+
+    Past the last query nothing is to be seen: such a warpgroup takes the one tile that it must.
+    """
+    first, end = tiles_seen(row, low, high, length, ROWS, KEYS, MASK)
+    block_first, block_end = tiles_seen(block_row, low, high, length, BLOCK, KEYS, MASK)
+    here = row < queries
+    if MASK == "band":
+        first = gl.where(here, first, block_first)
+    return first, gl.where(here, end, block_first + 1), block_first, block_end
 
 
 @gluon.jit

@@ -5,20 +5,21 @@ warp runs ahead across tiles, so the next tile's Q, K and V arrive while this on
 
 Budget of an SM, 227 KB of shared memory and 65,536 registers:
 
-    head_dim    64      96      128     192     256
-    warpgroups  3       2       2       2       2       of 64 queries
-    keys        128     128     128     64      64      of a tile, in two stages
-    Q           24 KB   32 KB   32 KB   64 KB   64 KB
-    K           32 KB   64 KB   64 KB   64 KB   64 KB
-    V           32 KB   64 KB   64 KB   64 KB   64 KB
-    O           24 KB   16 KB   32 KB   32 KB   32 KB   96 and up to 256: in two parts, see below
-    shared     112 KB  176 KB  192 KB  224 KB  224 KB
-    registers  160     240     240     240     240      of a consumer's thread; copying 24 or 32
+    head_dim    64      64      96      128     192     256
+                full    masked
+    warpgroups  3       2       2       2       2       2       of 64 queries
+    keys        128     128     128     128     64      64      of a tile, in two stages
+    Q           48 KB   16 KB   32 KB   32 KB   64 KB   64 KB   64 full: in two stages
+    K           32 KB   32 KB   64 KB   64 KB   64 KB   64 KB
+    V           32 KB   32 KB   64 KB   64 KB   64 KB   64 KB
+    O           24 KB   16 KB   16 KB   32 KB   32 KB   32 KB   in two parts, see below
+    shared     136 KB   96 KB  176 KB  192 KB  224 KB  224 KB
+    registers  160     240     240     240     240     240      a consumer's; copying 24 or 32
 
-    S           64      64      64      32      32      registers a thread
-    P           32      32      32      16      16
-    O           32      48      64      96      128
-    Q           0       24      32      48      0 or 32
+    S           64      64      64      64      32      32      registers a thread
+    P           32      32      32      32      16      16
+    O           32      32      48      64      96      128
+    Q           0       16      24      32      48      0 or 32
 
 96 and 192 are tiles of 128 and 256 columns in shared memory: TMA fills what is past the head with
 zeros, and nobody reads it. Two parts of columns (64 + 32, 128 + 64, 128 + 128) are multiplied.
@@ -52,6 +53,7 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from trainscope_kernels.attention.gluon_band import tiles_seen
 from trainscope_kernels.attention.gluon_forward_consumer import consume
 from trainscope_kernels.attention.gluon_pipeline import (
+    advance,
     block_of,
     copy_in,
     head_and_block,
@@ -68,12 +70,12 @@ def produce(
     q_map, k_map, v_map, queries, keys, values, schedule, length_k, low, high, row_blocks, heads,
     group, together,
     WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr,
-    MASK: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
+    Q_STAGES: gl.constexpr, MASK: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
 ):  # fmt: skip
     """The copying warp: for each tile Q of every warpgroup, then K and V from the last key down."""
     k_stage, k_phase = 0, 1
     v_stage, v_phase = 0, 1
-    q_phase = 1
+    q_stage, q_phase = 0, 1
     turns, listed_at, tile = tiles_of_program(schedule, TABLE)
     for turn in range(turns):
         instance, row_block = head_and_block(tile, row_blocks, heads, together, PACKED)
@@ -86,8 +88,9 @@ def produce(
         )
         for each in gl.static_range(WARPGROUPS):
             row = q_from + block_row + each * ROWS
-            copy_in(q_map, [batch, head, row, 0], queries, each, q_phase, WARPGROUPS)
-        q_phase = q_phase ^ 1
+            stage = q_stage * WARPGROUPS + each
+            copy_in(q_map, [batch, head, row, 0], queries, stage, q_phase, 1)
+        q_stage, q_phase = advance(q_stage, q_phase, Q_STAGES)
         first, end = tiles_seen(
             block_row, first_seen, last_seen, keys_here, WARPGROUPS * ROWS, KEYS, MASK
         )
@@ -113,8 +116,8 @@ def attention_forward(
     q_map, k_map, v_map, out_map, out, lse, table, lists, tiles, length_q, length_k, low, high,
     head_stride, row_stride, row_blocks, heads, group, together, log2_scale, to_tanh,
     WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, DIM: gl.constexpr,
-    MAIN: gl.constexpr, REST: gl.constexpr, STAGES: gl.constexpr, MASK: gl.constexpr,
-    CAPPED: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
+    MAIN: gl.constexpr, REST: gl.constexpr, STAGES: gl.constexpr, Q_STAGES: gl.constexpr,
+    MASK: gl.constexpr, CAPPED: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
     Q_IN_REGISTERS: gl.constexpr, SUMS_BY_THREAD: gl.constexpr,
     CONSUMER_REGISTERS: gl.constexpr, PRODUCER_REGISTERS: gl.constexpr,
 ):  # fmt: skip
@@ -132,17 +135,19 @@ def attention_forward(
     """
     dtype: gl.constexpr = q_map.dtype
     bars: gl.constexpr = mbarrier.MBarrierLayout()
-    q_tiles = gl.allocate_shared_memory(dtype, [WARPGROUPS, 1, 1, ROWS, DIM], q_map.layout)
+    q_tiles = gl.allocate_shared_memory(
+        dtype, [Q_STAGES * WARPGROUPS, 1, 1, ROWS, DIM], q_map.layout
+    )
     k_tiles = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, KEYS, DIM], k_map.layout)
     v_tiles = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, KEYS, DIM], v_map.layout)
     out_tiles = gl.allocate_shared_memory(dtype, [WARPGROUPS, 1, 1, ROWS, MAIN], out_map.layout)
-    q_full = gl.allocate_shared_memory(gl.int64, [WARPGROUPS, 1], bars)
-    q_empty = gl.allocate_shared_memory(gl.int64, [WARPGROUPS, 1], bars)
+    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES * WARPGROUPS, 1], bars)
+    q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES * WARPGROUPS, 1], bars)
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
     k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], bars)
-    init_ring(q_full, q_empty, WARPGROUPS, 1, 1)
+    init_ring(q_full, q_empty, Q_STAGES * WARPGROUPS, 1, 1)
     init_ring(k_full, k_empty, STAGES, 1, WARPGROUPS)
     init_ring(v_full, v_empty, STAGES, 1, WARPGROUPS)
     # the copies are made by another engine: it must see the barriers as they now are
@@ -161,30 +166,30 @@ def attention_forward(
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
                        length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
                        log2_scale, to_tanh, 0, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
-                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       Q_STAGES, MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
                        length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
                        log2_scale, to_tanh, 1, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
-                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       Q_STAGES, MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (produce, (q_map, k_map, v_map, queries, keys, values, schedule, length_k, low, high,
-                       row_blocks, heads, group, together, WARPGROUPS, ROWS, KEYS, STAGES, MASK,
-                       TABLE, PACKED)),
+                       row_blocks, heads, group, together, WARPGROUPS, ROWS, KEYS, STAGES, Q_STAGES,
+                       MASK, TABLE, PACKED)),
         ], [4, 1], [CONSUMER_REGISTERS, PRODUCER_REGISTERS])
     else:
         gl.warp_specialize([
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
                        length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
                        log2_scale, to_tanh, 0, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
-                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       Q_STAGES, MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
                        length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
                        log2_scale, to_tanh, 1, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
-                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       Q_STAGES, MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (consume, (out_map, out, lse, queries, keys, values, out_tiles, schedule, length_q,
                        length_k, low, high, head_stride, row_stride, row_blocks, heads, together,
                        log2_scale, to_tanh, 2, WARPGROUPS, ROWS, KEYS, DIM, MAIN, REST, STAGES,
-                       MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
+                       Q_STAGES, MASK, CAPPED, TABLE, PACKED, Q_IN_REGISTERS, SUMS_BY_THREAD)),
             (produce, (q_map, k_map, v_map, queries, keys, values, schedule, length_k, low, high,
-                       row_blocks, heads, group, together, WARPGROUPS, ROWS, KEYS, STAGES, MASK,
-                       TABLE, PACKED)),
+                       row_blocks, heads, group, together, WARPGROUPS, ROWS, KEYS, STAGES, Q_STAGES,
+                       MASK, TABLE, PACKED)),
         ], [4, 4, 1], [CONSUMER_REGISTERS, CONSUMER_REGISTERS, PRODUCER_REGISTERS])

@@ -20,7 +20,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma_wait
 
-from trainscope_kernels.attention.gluon_band import open_keys, tiles_seen
+from trainscope_kernels.attention.gluon_band import open_keys, tiles_of_warpgroup, tiles_seen
 from trainscope_kernels.attention.gluon_forward_parts import (
     add_values,
     empty_rows,
@@ -52,10 +52,12 @@ def consume(
     head_stride, row_stride, row_blocks, heads, together, log2_scale, to_tanh,
     warpgroup: gl.constexpr, WARPGROUPS: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr,
     DIM: gl.constexpr, MAIN: gl.constexpr, REST: gl.constexpr, STAGES: gl.constexpr,
-    MASK: gl.constexpr, CAPPED: gl.constexpr, TABLE: gl.constexpr, PACKED: gl.constexpr,
-    Q_IN_REGISTERS: gl.constexpr, SUMS_BY_THREAD: gl.constexpr,
+    Q_STAGES: gl.constexpr, MASK: gl.constexpr, CAPPED: gl.constexpr, TABLE: gl.constexpr,
+    PACKED: gl.constexpr, Q_IN_REGISTERS: gl.constexpr, SUMS_BY_THREAD: gl.constexpr,
 ):  # fmt: skip
     """A warpgroup: the ROWS queries of each tile that are its own."""
+    BLOCK: gl.constexpr = WARPGROUPS * ROWS
+    UNEVEN: gl.constexpr = MASK == "band" or (MASK == "diagonal" and BLOCK > KEYS)
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
     main_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, MAIN, 16])
     rest_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST or 8, 16])
@@ -66,35 +68,38 @@ def consume(
     k_tiles, k_full, k_empty = keys
     v_tiles, v_full, v_empty = values
     dtype: gl.constexpr = q_tiles.dtype
-    q_shared = q_tiles.index(warpgroup).reshape([ROWS, DIM])
     out_tile = out_tiles.index(warpgroup)
     k_stage, k_phase = 0, 0
     v_stage, v_phase = 0, 0
-    q_phase = 0
+    q_stage, q_phase = 0, 0
     turns, listed_at, tile = tiles_of_program(schedule, TABLE)
     for turn in range(turns):
         instance, row_block = head_and_block(tile, row_blocks, heads, together, PACKED)
         tile = tile_after(turn, tile, listed_at, TABLE)
         block_row, q_from, queries_here, _, keys_here, first_seen, last_seen = block_of(
-            schedule[0], row_block, length_q, length_k, low, high, WARPGROUPS * ROWS, PACKED
+            schedule[0], row_block, length_q, length_k, low, high, BLOCK, PACKED
         )
         row = block_row + warpgroup * ROWS
-        mbarrier.wait(q_full.index(warpgroup), q_phase)
-        q_phase = q_phase ^ 1
+        own_q = q_stage * WARPGROUPS + warpgroup
+        mbarrier.wait(q_full.index(own_q), q_phase)
+        q_stage, q_phase = advance(q_stage, q_phase, Q_STAGES)
+        q_shared = q_tiles.index(own_q).reshape([ROWS, DIM])
         q_main = q_shared.slice(0, MAIN, 1)
         q_rest = q_shared.slice(MAIN, REST, 1) if REST > 0 else q_main
         if Q_IN_REGISTERS >= MAIN:
             q_main = q_main.load(q_operand)
         if REST > 0 and Q_IN_REGISTERS == MAIN + REST:
             q_rest = q_rest.load(q_operand)
-        first, end = tiles_seen(row, first_seen, last_seen, keys_here, ROWS, KEYS, MASK)
-        if MASK == "band" or (MASK == "diagonal" and WARPGROUPS * ROWS > KEYS):
-            block_first, block_end = tiles_seen(
-                block_row, first_seen, last_seen, keys_here, WARPGROUPS * ROWS, KEYS, MASK
-            )
+        if UNEVEN:
+            first, end, block_first, block_end = tiles_of_warpgroup(
+                block_row, row, queries_here, first_seen, last_seen, keys_here, ROWS, BLOCK, KEYS,
+                MASK,
+            )  # fmt: skip
             k_stage, k_phase, v_stage, v_phase = hand_back(
                 keys, values, block_end - end, k_stage, k_phase, v_stage, v_phase, STAGES
             )
+        else:
+            first, end = tiles_seen(row, first_seen, last_seen, keys_here, ROWS, KEYS, MASK)
         # the last tile of keys, the only one with a mask unless that is a general band
         key = (end - 1) * KEYS
         if PACKED:
@@ -107,7 +112,7 @@ def consume(
         k_stage, k_phase = advance(k_stage, k_phase, STAGES)
         if Q_IN_REGISTERS == MAIN + REST:
             # S has used them: so they have arrived there, which a barrier alone does not tell
-            mbarrier.arrive(q_empty.index(warpgroup), count=1)
+            mbarrier.arrive(q_empty.index(own_q), count=1)
         if CAPPED:
             s = soft_tanh(s * to_tanh)
         if MASK == "diagonal":
@@ -165,20 +170,20 @@ def consume(
             v_stage, v_phase = advance(v_stage, v_phase, STAGES)
             out_main, out_rest = times_rows(out_main, out_rest, shrink, REST)
         if Q_IN_REGISTERS < MAIN + REST:
-            mbarrier.arrive(q_empty.index(warpgroup), count=1)
+            mbarrier.arrive(q_empty.index(own_q), count=1)
         mbarrier.wait(v_full.index(v_stage), v_phase)
         v = v_tiles.index(v_stage).reshape([KEYS, DIM])
         out_main, out_rest = add_values(p16, v, out_main, out_rest, MAIN, REST)
         if PACKED:
             # read anew: the loop has no registers for it
             block_row, q_from, queries_here, _, keys_here, first_seen, last_seen = block_of(
-                schedule[0], row_block, length_q, length_k, low, high, WARPGROUPS * ROWS, PACKED
+                schedule[0], row_block, length_q, length_k, low, high, BLOCK, PACKED
             )
             row = block_row + warpgroup * ROWS
-            first, _ = tiles_seen(row, first_seen, last_seen, keys_here, ROWS, KEYS, MASK)
-            block_first, _ = tiles_seen(
-                block_row, first_seen, last_seen, keys_here, WARPGROUPS * ROWS, KEYS, MASK
-            )
+            first, _, block_first, _ = tiles_of_warpgroup(
+                block_row, row, queries_here, first_seen, last_seen, keys_here, ROWS, BLOCK, KEYS,
+                MASK,
+            )  # fmt: skip
         # the LSE is written while the last product runs
         if SUMS_BY_THREAD:
             total = gl.convert_layout(gl.sum(total, 1), s_rows)

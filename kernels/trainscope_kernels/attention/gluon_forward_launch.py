@@ -1,4 +1,4 @@
-"""Launch of the Gluon attention forward: its tile sizes, and how a call is cut into tiles.
+"""Launch of the Gluon attention forward.
 
 The long way plans a call and lets Triton start it. Another one of the same kind is started with the
 numbers found then and four tensor maps, which are encoded once for each address.
@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 
 from trainscope_kernels.attention.call import Call
-from trainscope_kernels.attention.gluon_band import BAND_OPEN
 from trainscope_kernels.attention.gluon_forward import attention_forward
-from trainscope_kernels.attention.gluon_packed import block_records, longest_first, most_blocks
-from trainscope_kernels.attention.gluon_schedule import (
-    Tiling,
-    heads_together,
-    is_ready,
-    schedule_on,
+from trainscope_kernels.attention.gluon_forward_sizes import (
+    ROWS,
+    STAGES,
+    band_of_call,
+    plan_of,
+    tiling_of,
 )
+from trainscope_kernels.attention.gluon_packed import block_records, longest_first
+from trainscope_kernels.attention.gluon_schedule import is_ready, schedule_on
 from trainscope_kernels.attention.gluon_start import (
     Map,
     Ready,
     compiled,
-    multiprocessors,
     readable,
     start,
     started,
@@ -38,53 +38,6 @@ from trainscope_kernels.repeats import Again
 __all__ = ["forward", "forward_again", "is_scheduled"]
 
 LOG2E = 1.4426950408889634
-ROWS = 64
-"""Queries of one wgmma; the hardware has no other."""
-STAGES = 2
-
-
-class Plan(NamedTuple):
-    """How a head dimension is computed.
-
-    main, rest: the two parts of its columns. warpgroups: of 64 queries each. keys: of a tile.
-    q_in_registers: columns of Q. sums_by_thread: row sums stay apart until the end of a tile.
-    consumer, producer: registers of a thread.
-    """
-
-    main: int
-    rest: int
-    warpgroups: int
-    keys: int
-    q_in_registers: int
-    sums_by_thread: bool
-    consumer: int
-    producer: int
-
-
-PLANS = {
-    # TFLOP/s on an H200, 4x32x4096, full / causal.
-    # 128: 629 / 561 with Q in shared memory, 634 / 588 in registers.
-    # 64: 452 / 418 with two warpgroups of 240 registers, 484 / 429 with three.
-    64: Plan(64, 0, 3, 128, 0, True, 160, 32),
-    96: Plan(64, 32, 2, 128, 96, False, 240, 24),
-    128: Plan(128, 0, 2, 128, 128, False, 240, 24),
-    # 192 and 256: with 128 keys neither the registers nor the shared memory of an SM hold S, P and
-    # O, or two stages of K and V. 192 at 2x16x4096: 572 / 468, where cuDNN has 655 / 562.
-    192: Plan(128, 64, 2, 64, 192, False, 240, 24),
-    # Half of Q in registers: S with all of it in shared memory reads all that this can give.
-    # 2x16x4096: 733 with half of it, 696 with none; causal 619 and 684.
-    256: Plan(128, 128, 2, 64, 128, False, 240, 24),
-}
-MASKED = {**PLANS, 256: PLANS[256]._replace(q_in_registers=0)}
-"""Those of calls with a mask or a softcap, which need registers of their own."""
-
-
-class Band(NamedTuple):
-    """The keys that a query sees, and the kind of mask that takes: see gluon_band."""
-
-    low: int
-    high: int
-    mask: str
 
 
 class Planned(NamedTuple):
@@ -169,7 +122,7 @@ def forward_again(call: Call, out: Tensor, lse: Tensor, return_lse: bool) -> Aga
 def _records(call: Call) -> Tensor | None:
     if call.cu_q is None or call.cu_k is None:
         return None
-    plan = PLANS[call.q.shape[3]]
+    plan = plan_of(call)
     rows = plan.warpgroups * ROWS
     keys = call.k.shape[2]
     records = block_records(call.cu_q, call.cu_k, rows, call.q.shape[2], keys, call.band)
@@ -182,8 +135,7 @@ def _planned(call: Call, out: Tensor) -> Planned:
     width = padded(dim)
     band = band_of_call(call)
     capped = call.softcap != 0
-    simple = band.mask in ("none", "end") and not capped
-    plan = (PLANS if simple else MASKED)[dim]
+    plan = plan_of(call)
     tiling = tiling_of(call)
     listed = band.mask == "diagonal"
     return Planned(
@@ -219,6 +171,7 @@ def _planned(call: Call, out: Tensor) -> Planned:
             "MAIN": plan.main,
             "REST": plan.rest,
             "STAGES": STAGES,
+            "Q_STAGES": plan.q_stages,
             "MASK": band.mask,
             "CAPPED": capped,
             "TABLE": listed,
@@ -258,38 +211,6 @@ def _launcher(plan: Planned, ready: Ready) -> Launcher:
     return launch
 
 
-def band_of_call(call: Call) -> Band:
-    """What a query sees in columns from its own number on, and the cheapest mask for it."""
-    if call.cu_q is not None:
-        return Band(0, 0, "band")  # each sequence has its own
-    queries, keys = call.q.shape[2], call.k.shape[2]
-    plan_keys = PLANS[call.q.shape[3]].keys
-    whole = keys % plan_keys == 0
-    shift = keys - queries if call.from_end else 0
-    low = -BAND_OPEN if call.left < 0 else max(shift - call.left, -BAND_OPEN)
-    high = BAND_OPEN if call.right < 0 else min(shift + call.right, BAND_OPEN)
-    if low <= 1 - queries and high >= keys - 1:
-        return Band(low, high, "none" if whole else "end")
-    one_tile = high >= 0 and high % plan_keys == 0 and queries + high <= keys
-    return Band(low, high, "diagonal" if low <= 1 - queries and one_tile else "band")
-
-
 def is_scheduled(call: Call) -> bool:
     """Whether the forward has nothing to copy to the GPU first."""
     return band_of_call(call).mask != "diagonal" or is_ready(tiling_of(call))
-
-
-def tiling_of(call: Call) -> Tiling:
-    """How the call is cut into tiles, and on how many programs."""
-    batch, heads, queries, dim = call.q.shape
-    plan = PLANS[dim]
-    rows = plan.warpgroups * ROWS
-    instances, row_blocks = batch * heads, -(-queries // rows)
-    if call.cu_q is not None:
-        row_blocks = most_blocks(rows, call.cu_q.shape[0] - 1, queries)
-    # a head's K and V are read by all its row blocks
-    together = heads_together(call.k.shape[2] * dim * 2 * call.q.element_size())
-    device: Any = call.q.device.index
-    programs = min(instances * row_blocks, multiprocessors(device))
-    high = band_of_call(call).high
-    return Tiling(device, instances, row_blocks, rows, plan.keys, high, together, programs)

@@ -40,9 +40,12 @@ def init_ring(full, empty, STAGES: gl.constexpr, FILLS: gl.constexpr, READERS: g
 @gluon.jit
 def advance(stage, phase, STAGES: gl.constexpr):
     """The next stage of a ring, and the phase to wait for there."""
-    stage = stage + 1
-    around = stage == STAGES
-    return gl.where(around, 0, stage), gl.where(around, phase ^ 1, phase)
+    if STAGES == 1:
+        return stage, phase ^ 1
+    else:
+        stage = stage + 1
+        around = stage == STAGES
+        return gl.where(around, 0, stage), gl.where(around, phase ^ 1, phase)
 
 
 @gluon.jit
