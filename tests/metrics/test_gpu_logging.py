@@ -1,4 +1,4 @@
-"""On a GPU: values in stream order, one launch for each dtype, and never a wait."""
+"""On a GPU: values in stream order, one launch for a call, and never a wait."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from metrics_rig import Rig, until
 
 from trainscope.errors import MetricError
+from trainscope.metrics.gather_kernel import GATHER_LIMIT
 
 pytestmark = pytest.mark.gpu
 
@@ -222,12 +223,14 @@ def kernels_of(log: Any, calls: int = 10) -> list[str]:
     return [event.name for event in profiled.events() if event.device_type == DeviceType.CUDA]
 
 
-def test_one_launch_for_each_dtype() -> None:
+def test_one_launch_for_a_call_and_where_torch_copies_one_for_each_dtype() -> None:
     floats = {f"f{i}": on_gpu(float(i)) for i in range(4)}
     mixed = {**floats, "h0": on_gpu(0.5).half(), "h1": on_gpu(1.5).half(), "n": on_gpu(3)}
+    many = {f"f{i}": on_gpu(float(i)) for i in range(GATHER_LIMIT)} | {"n": on_gpu(3)}
     with Rig(interval_s=60.0) as rig:
         assert len(kernels_of(lambda: rig.logger.log(0, floats))) == 10
-        assert len(kernels_of(lambda: rig.logger.log(0, mixed))) == 30
+        assert len(kernels_of(lambda: rig.logger.log(0, mixed))) == 10
+        assert len(kernels_of(lambda: rig.logger.log(0, many))) == 20
         assert kernels_of(lambda: rig.logger.log(0, {"lr": 0.1})) == []
         assert kernels_of(lambda: rig.logger.log(0, {})) == []
         assert kernels_of(lambda: rig.logger.end_step(0)) == []

@@ -14,6 +14,7 @@ from metrics_rig import LateBlock, Rig, until
 
 from trainscope.errors import ConfigError, MetricError, NonFiniteError
 from trainscope.metrics import generation as generation_module
+from trainscope.metrics import rows as rows_module
 from trainscope.metrics.logger import GENERATIONS
 from trainscope.metrics.split import ROW_LIMIT
 
@@ -28,7 +29,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> type[LateBlock]:
     def make(device: torch.device, kind: str, capacity: int, count: int) -> list[LateBlock]:
         return [Late(kind, capacity) for _ in range(count)]
 
-    monkeypatch.setattr(generation_module, "make_blocks", make)
+    monkeypatch.setattr(rows_module, "make_blocks", make)
     return Late
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from metrics_rig import until
@@ -139,3 +140,62 @@ def test_a_forked_child_has_no_worker() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     worker.close()
     assert set(ran) == {os.getpid()}
+
+
+class MadeLulls:
+    """A loop whose next lull begins at ``come``."""
+
+    def __init__(self) -> None:
+        self.at_lull: Callable[[], object] | None = None
+
+    def come(self) -> None:
+        """A lull begins."""
+        at_lull, self.at_lull = self.at_lull, None
+        if at_lull is not None:
+            at_lull()
+
+
+def test_work_waits_for_the_loops_lulls_while_they_come() -> None:
+    ran: list[str] = []
+    lulls = MadeLulls()
+    worker = Worker(0.1)
+    worker.follow(lulls)
+    worker.add(lambda: ran.append("round"))
+    worker.add_prompt(lambda: ran.append("prompt"))
+    worker.start()
+    until(lambda: lulls.at_lull is not None)
+    assert ran == ["round", "prompt"], "the first round, before the first interval"
+    lulls.come()
+    until(lambda: len(ran) == 4)
+    worker.wake_in_lull()
+    time.sleep(0.02)
+    assert ran == ["round", "prompt"] * 2
+    lulls.come()
+    until(lambda: len(ran) == 5)
+    assert ran[-1] == "prompt"
+    worker.close()
+
+
+def test_work_does_not_wait_for_lulls_that_do_not_come() -> None:
+    ran: list[str] = []
+    worker = Worker(0.01)
+    worker.follow(MadeLulls())
+    worker.add(lambda: ran.append("round"))
+    worker.add_prompt(lambda: ran.append("prompt"))
+    worker.start()
+    until(lambda: ran.count("round") == 3)
+    rounds = len(ran)
+    worker.wake_in_lull()
+    until(lambda: len(ran) > rounds)
+    worker.close()
+
+
+def test_being_asked_to_run_now_is_no_lull() -> None:
+    lulls = MadeLulls()
+    worker = Worker(0.05)
+    worker.follow(lulls)
+    worker.start()
+    until(lambda: lulls.at_lull is not None)
+    worker.run_now()
+    assert not worker._lulls_come
+    worker.close()

@@ -133,3 +133,13 @@ def test_a_torch_without_that_entry_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     hooks.add_model(nn.Linear(1, 1))
     assert hooks.not_seen() == (f"backward: torch {torch.__version__} has no known entry to it",)
     hooks.remove()
+
+
+def test_the_next_backward_is_a_lull_once() -> None:
+    hooks, told = Hooks(WrittenRanges()), []
+    hooks.add_model(nn.Linear(1, 1))
+    hooks.lulls.at_lull = lambda: told.append(torch._C._current_graph_task_id())
+    (leaf() * 2).sum().backward()
+    (leaf() * 2).sum().backward()
+    hooks.remove()
+    assert told == [-1], "as the first one begins, and no more"

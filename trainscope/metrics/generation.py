@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from trainscope.metrics.entries import Entry, records_of
-from trainscope.metrics.lanes import RowBlock, make_blocks
-from trainscope.metrics.split import ROW_LIMIT, Group, Source, Tensors
+from trainscope.metrics.gather import GatherError
+from trainscope.metrics.rows import Blocks, Rows
+from trainscope.metrics.split import ROW_LIMIT, Group, Layout, Source, Tensors
 from trainscope.metrics.values import capturing
 from trainscope.trace.metrics import MetricRecord
 
-__all__ = ["ENTRY_LIMIT", "RECORDS_AT_ONCE", "Blocks", "Generation"]
+__all__ = ["ENTRY_LIMIT", "RECORDS_AT_ONCE", "Generation"]
 
 ENTRY_LIMIT = 4096
 """``log`` calls in a generation, so that numbers alone cannot fill the memory either."""
@@ -22,45 +23,15 @@ ENTRY_LIMIT = 4096
 RECORDS_AT_ONCE = 256
 """Made at a time: some 200 µs in which the loop may have to wait for the interpreter."""
 
-_VIEWS_AT_ONCE = 64
 _foreach_copy_ = torch._foreach_copy_  # pyright: ignore[reportPrivateImportUsage]
 _copy_ = torch._C.TensorBase.copy_
 """The one beneath ``Tensor.copy_``, around which the detector has a wrapper."""
+_data_ptr, _dim, _is_neg = (
+    torch._C.TensorBase.data_ptr,
+    torch._C.TensorBase.dim,
+    torch._C.TensorBase.is_neg,
+)
 _is_grad_enabled, _set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
-
-
-class Blocks:
-    """The blocks of all generations: those of one kind are made at its first value."""
-
-    def __init__(self, generations: int) -> None:
-        self._count = generations
-        self._spare: dict[tuple[torch.device, str], list[RowBlock]] = {}
-
-    def take(self, device: torch.device, kind: str) -> RowBlock:
-        """Return a block that no generation has."""
-        spare = self._spare.get((device, kind))
-        if not spare:
-            spare = make_blocks(device, kind, ROW_LIMIT, self._count)
-            self._spare[device, kind] = spare
-        return spare.pop()
-
-
-class Rows:
-    """A block and how far it is filled."""
-
-    __slots__ = ("block", "note_write", "used", "views")
-
-    def __init__(self, block: RowBlock) -> None:
-        self.block = block
-        self.note_write = block.note_write
-        self.used = 0
-        self.views: list[Tensor] = []
-
-    def make_views(self, end: int) -> None:
-        """Make 0-d views of the rows up to ``end``; they are kept for every later round."""
-        while len(self.views) < end:
-            start = len(self.views)
-            self.views.extend(self.block.buffer[start : start + _VIEWS_AT_ONCE].unbind())
 
 
 class Generation:
@@ -78,16 +49,48 @@ class Generation:
         self._rows: dict[tuple[torch.device, str], Rows] = {}
         self._unix_ns_at_0 = 0
 
-    def copy(self, groups: Sequence[Group], tensors: Sequence[Tensors]) -> tuple[int, ...]:
+    def copy(self, layout: Layout, tensors: Sequence[Tensors]) -> Sequence[int]:
         """Enqueue copies of each group's tensors; return its first row, or () if they do not fit.
 
-        The tensors of a group take one launch. Where several groups have but one tensor, these
-        take a launch each, all from one call.
+        On a GPU all take one launch, where the layout has a ``Gather``; else each group takes one.
 
         Raises:
             MetricError: the stream is being captured into a CUDA graph.
             RuntimeError: a tensor is not 0-d.
         """
+        groups, gather = layout.groups, layout.gather
+        if gather is None or not gather.works:
+            return self._copy(groups, tensors)
+        first_rows: list[int] = []
+        to: list[int] = []
+        from_: list[int] = []
+        stream = 0
+        for group, some in zip(groups, tensors):  # noqa: B905 (as many, and saying so costs)
+            # torch sees to what is not 0-d or lazily negated
+            if any(map(_dim, some)) or any(map(_is_neg, some)):
+                return self._copy(groups, tensors)
+            from_ += map(_data_ptr, some)
+            rows = self._by_source.get(group.source) or self._rows_for(group)
+            first = rows.used
+            end = first + group.count
+            if end > ROW_LIMIT:
+                return ()
+            if not rows.note_write():
+                raise capturing(group.names[0])
+            rows.used = end
+            row_bytes = rows.row_bytes
+            to += range(rows.address + first * row_bytes, rows.address + end * row_bytes, row_bytes)
+            first_rows.append(first)
+            stream = rows.block.stream
+        if 0 in from_:  # a zero that has no memory, of torch's forward mode
+            return self._copy(groups, tensors)
+        try:
+            gather.launch(stream, to, from_)
+        except GatherError:
+            return self._copy(groups, tensors)
+        return first_rows
+
+    def _copy(self, groups: Sequence[Group], tensors: Sequence[Tensors]) -> tuple[int, ...]:
         # the two calls of torch.no_grad(), which itself takes over a microsecond
         grad_was_on = _is_grad_enabled()
         if grad_was_on:

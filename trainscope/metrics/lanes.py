@@ -32,6 +32,8 @@ class RowBlock(Protocol):
     """
 
     buffer: torch.Tensor
+    stream: int
+    """The current stream when a write was last noted."""
 
     def note_write(self) -> bool:
         """Remember on which stream rows are being written; False when it is being captured."""
@@ -80,6 +82,8 @@ def make_blocks(device: torch.device, kind: str, capacity: int, count: int) -> l
 class CpuBlock:
     """Rows in host memory: a write is complete when the call returns."""
 
+    stream = 0
+
     def __init__(self, kind: str, capacity: int) -> None:
         # over NumPy memory, so that reading needs no tensor method at all
         self._host = np.zeros(capacity, ROW_DTYPES[kind][1])
@@ -121,7 +125,7 @@ class CudaBlock:
         self._device = device
         self._index = device.index
         self._raw_stream = torch._C._cuda_getCurrentRawStream
-        self._home = self._raw_stream(self._index)
+        self.stream = self._home = self._raw_stream(self._index)
         # the allocator's earlier user of this memory may still be at work on the home stream
         self._made = torch.cuda.Event()
         self._made.record(torch.cuda.current_stream(device))
@@ -135,7 +139,7 @@ class CudaBlock:
 
     def note_write(self) -> bool:
         """Remember the current stream; 0.1 µs when it is the default one and known already."""
-        raw = self._raw_stream(self._index)
+        self.stream = raw = self._raw_stream(self._index)
         if raw == self._known:
             return True
         # the default stream cannot be captured, and asking takes a microsecond

@@ -125,10 +125,10 @@ class MetricsLogger:
                 entries = generation.entries
                 if tensors:
                     try:
-                        first_rows = generation.copy(layout.groups, tensors)
+                        first_rows = generation.copy(layout, tensors)
                     except RuntimeError:  # of a shape that is not that of the last call, say
                         layout, numbers, tensors = self._splitter.find_out(values)
-                        first_rows = generation.copy(layout.groups, tensors)
+                        first_rows = generation.copy(layout, tensors)
                     if not first_rows:  # they do not fit any more
                         self._seal()
                         continue
@@ -165,7 +165,7 @@ class MetricsLogger:
 
     def _seal(self) -> None:
         """With the lock held: hand the current generation to the worker."""
-        generation = self._current
+        generation, can_wait = self._current, self._due
         self._due = False
         if generation is None or generation.is_empty:
             return
@@ -173,7 +173,10 @@ class MetricsLogger:
         self._current = None
         generation.seal()
         self._delivery.hand_over(generation)
-        self._worker.wake()
+        if can_wait:
+            self._worker.wake_in_lull()
+        else:
+            self._worker.wake()
 
     def _raise_stop(self) -> None:
         stop, self._stop = self._stop, None
@@ -214,6 +217,7 @@ class MetricsLogger:
             try:
                 if self._current is not None and self._current.may_seal():
                     self._seal()
+                    self._worker.wake()  # there may be no lull for long
             finally:
                 self._lock.release()
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trainscope.errors import MetricError
+from trainscope.metrics.gather import Gather
 from trainscope.metrics.values import check_name, host_number, row_kind, scalar
 
 __all__ = ["ROW_LIMIT", "Group", "Layout", "Source", "Split", "Splitter", "Tensors"]
@@ -79,6 +80,8 @@ class Layout:
     in_order: Pick | None
     """From the numbers and then the values of each group to the order of the names; None: the same.
     """
+    gather: Gather | None
+    """One launch for all groups, where there is one."""
 
 
 Tensors = tuple[Tensor, ...] | list[Tensor]
@@ -95,6 +98,7 @@ class Splitter:
 
     def __init__(self) -> None:
         self._sources: dict[tuple[torch.device, torch.dtype], Source] = {}
+        self._gathers: dict[tuple[tuple[torch.dtype, ...], int], Gather] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
         """The last one of each call's names, where its values could be taken as they are."""
 
@@ -168,13 +172,33 @@ class Splitter:
         arrival = [*number_positions, *(p for some in positions.values() for p in some)]
         order = sorted(range(len(names)), key=arrival.__getitem__)
         in_order = None if order == list(range(len(names))) else _pick(order)
-        layout = Layout(names, len(number_positions), _pick(number_positions), groups, in_order)
-        if all(value is as_given for value, as_given in zip(checked, given, strict=True)):
+        as_they_are = all(value is same for value, same in zip(checked, given, strict=True))
+        layout = Layout(
+            names,
+            len(number_positions),
+            _pick(number_positions),
+            groups,
+            in_order,
+            self._gather(groups) if as_they_are else None,
+        )
+        if as_they_are:
             if len(self._layouts) >= _LAYOUT_LIMIT:
                 self._layouts.clear()
             self._layouts[names] = layout
         tensors = [group.pick(checked) if group.pick else checked for group in groups]
         return layout, layout.pick_numbers(checked), tensors
+
+    def _gather(self, groups: Sequence[Group]) -> Gather | None:
+        dtypes = tuple(group.dtype for group in groups for _ in range(group.count))
+        if not Gather.takes(dtypes, [group.device_index for group in groups]):
+            return None
+        key = dtypes, groups[0].device_index
+        gather = self._gathers.get(key)
+        if gather is None:
+            if len(self._gathers) >= _LAYOUT_LIMIT:
+                self._gathers.clear()
+            gather = self._gathers[key] = Gather(*key)
+        return gather
 
     def _source(self, name: str, tensor: Tensor) -> Source:
         key = tensor.device, tensor.dtype

@@ -6,11 +6,23 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
 
 from trainscope.metrics.fork import drop_in_child
 from trainscope.metrics.warn import warn
 
-__all__ = ["Worker"]
+__all__ = ["Lulls", "Worker"]
+
+_LULL_S = 0.05
+"""A lull that has not come by then is not waited for: the loop may be evaluating, or over."""
+
+
+class Lulls(Protocol):
+    """Tells when the loop's thread is about to leave the interpreter alone for a while."""
+
+    at_lull: Callable[[], object] | None
+    """Called once, on that thread, as the next such time begins."""
 
 
 class Worker:
@@ -18,8 +30,9 @@ class Worker:
 
     Those added by ``add_prompt`` also run in between, when someone calls ``wake`` or ``again_in``:
     each time the thread is awake it takes the interpreter from the user's loop, so the others do
-    not run then. A task that raises is dropped with one warning; the others go on. A forked child
-    has no worker: there every method does nothing.
+    not run then. Where the loop's lulls are known it works in those, as far as it can wait: there
+    it takes nothing. A task that raises is dropped with one warning; the others go on. A forked
+    child has no worker: there every method does nothing.
     """
 
     def __init__(self, interval_s: float = 0.5) -> None:
@@ -30,6 +43,8 @@ class Worker:
         # threading.Event may not, it would wait for a lock that its own thread holds
         self._alarm: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._again_s = interval_s
+        self._lulls: Lulls | None = None
+        self._lulls_come = False
         self._thread: threading.Thread | None = None
         self._closing = False
         self._done = False
@@ -51,6 +66,10 @@ class Worker:
         self._tasks.append(task)
         self._prompt.append(task)
 
+    def follow(self, lulls: Lulls) -> None:
+        """Work in these lulls from now on, while they come."""
+        self._lulls = lulls
+
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
         if self._thread is None and not self._closing:
@@ -64,8 +83,19 @@ class Worker:
         if self._alarm.empty():
             self._alarm.put(None)
 
+    def wake_in_lull(self) -> None:
+        """Run the prompt tasks in the loop's next lull; now, where none is known to come."""
+        lulls = self._lulls
+        if lulls is not None and self._lulls_come:
+            lulls.at_lull = self.wake
+        else:
+            self.wake()
+
     def again_in(self, seconds: float) -> None:
-        """From within a prompt task: run it again after ``seconds``, if that is sooner."""
+        """From within a prompt task: run it again after ``seconds``, or in a lull at that time."""
+        if self._lulls is not None and self._lulls_come:
+            self._lulls.at_lull = self.wake
+            seconds = max(seconds, _LULL_S)
         self._again_s = min(self._again_s, seconds)
 
     def run_now(self, timeout_s: float = 5.0) -> None:
@@ -95,6 +125,7 @@ class Worker:
         self._closing = True
         self._done = True
         self._tasks, self._prompt = [], []
+        self._lulls = None
         self._alarm = queue.SimpleQueue()
 
     def _run_rounds(self) -> None:
@@ -107,14 +138,25 @@ class Worker:
                 try:
                     self._alarm.get(timeout=self._again_s if again else left_s)
                 except queue.Empty:
-                    if not again:
-                        break  # nobody called: the interval is over
+                    if not again:  # nobody called: the interval is over
+                        self._await_lull()
+                        break
                 if self._closing or self._rounds_asked > self._rounds_done:
                     break
                 self._again_s = self.interval_s
                 self._run(self._prompt)
         self._run_all()
         self._done = True
+
+    def _await_lull(self) -> None:
+        lulls = self._lulls
+        if lulls is None:
+            return
+        lulls.at_lull = self.wake
+        with suppress(queue.Empty):
+            self._alarm.get(timeout=_LULL_S)
+        self._lulls_come = lulls.at_lull is None  # else it was somebody else who called, or nobody
+        lulls.at_lull = None
 
     def _run_all(self) -> None:
         asked = self._rounds_asked

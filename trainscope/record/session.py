@@ -76,6 +76,7 @@ class Session:
         self._ranges: dict[str, Range] = {}
         self.hooks = Hooks(self.recorder)
         self.worker = Worker()
+        self.worker.follow(self.hooks.lulls)
         self.metrics = MetricsLogger(
             [Jsonl(), *sinks],
             context=SinkContext(

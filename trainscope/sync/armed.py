@@ -15,7 +15,7 @@ import torch
 from trainscope.sync.patches import Patches
 from trainscope.sync.probes import here
 
-__all__ = ["SYNC_TEXT", "Armed"]
+__all__ = ["RAISES", "SYNC_TEXT", "Armed"]
 
 SYNC_TEXT = "called a synchronizing CUDA operation"
 _PROTOTYPE_TEXT = "Synchronization debug mode is a prototype feature"
@@ -23,7 +23,8 @@ _QUESTION = UserWarning("trainscope asks whether the filters have changed")
 _QUESTION_TEXT = str(_QUESTION)
 _QUESTION_ASKED = (_QUESTION_TEXT, UserWarning, 1)
 """How a registry of warnings notes that it was shown."""
-_WARN, _ERROR = 1, 2
+_WARN, RAISES = 1, 2
+"""Modes of torch's: warn at each wait, or raise there."""
 _LISTS_KEPT = 8
 """Lists of filters remembered, beside the first: as many catch_warnings blocks may be nested."""
 _SET, _GET = "_cuda_set_sync_debug_mode", "_cuda_get_sync_debug_mode"
@@ -43,7 +44,8 @@ class Armed:
 
     def __init__(self, on_wait: Callable[[FrameType | None], None]) -> None:
         self._on_wait = on_wait
-        self._entry: Any = ("ignore", self, UserWarning, None, 0)
+        self.entry: Any = ("ignore", self, UserWarning, None, 0)
+        """The warnings filter, which is to be the first."""
         self._repeating = _Repeating()
         self._shown: dict[str, dict[Any, Any]] = {}
         self._patches = Patches()
@@ -81,7 +83,7 @@ class Armed:
 
     def _apply(self) -> None:
         if self._set is not None:
-            self._set(self.wished if self.wished == _ERROR else _WARN)
+            self._set(self.wished if self.wished == RAISES else _WARN)
 
     def _wish(self, mode: int) -> None:
         assert self._set is not None
@@ -96,7 +98,7 @@ class Armed:
         filters = _filters()
         self._remove_from(filters)
         # Directly, without _filters_mutated(): that would make once-only warnings show again.
-        filters.insert(0, self._entry)
+        filters.insert(0, self.entry)
         if not any(filters is known for known in self._lists):
             # A catch_warnings block works on a copy and brings the list it found back at its end.
             self._lists = [*self._lists[:1], *self._lists[1:][-_LISTS_KEPT:], filters]
@@ -106,7 +108,7 @@ class Armed:
             self._remove_from(filters)
 
     def _remove_from(self, filters: list[Any]) -> None:
-        filters[:] = [entry for entry in filters if entry is not self._entry]
+        filters[:] = [entry for entry in filters if entry is not self.entry]
 
     @property
     def available(self) -> bool:
@@ -121,9 +123,9 @@ class Armed:
     def untouched(self) -> bool:
         """Return whether the filter is first and the user does not wish torch to raise instead."""
         filters = warnings.filters
-        if not filters or filters[0] is not self._entry:
+        if not filters or filters[0] is not self.entry:
             return False
-        return self.wished != _ERROR
+        return self.wished != RAISES
 
     def version(self) -> object:
         """Return what changes whenever the filters were changed through Python's own functions.
@@ -133,7 +135,7 @@ class Armed:
         as shown; it empties the registry at the first warning after a change.
         """
         filters = _filters()
-        if not filters or filters[0] is not self._entry:
+        if not filters or filters[0] is not self.entry:
             return None
         registry = self._registry
         warnings.warn_explicit(_QUESTION, UserWarning, "", 1, "trainscope", registry)
@@ -143,11 +145,11 @@ class Armed:
     def repair(self) -> str | None:
         """Put the filter first again if it is not; return what hid it, or None if nothing did."""
         filters = _filters()
-        if filters and filters[0] is self._entry:
+        if filters and filters[0] is self.entry:
             return None
         ahead: list[Any] = []
         for entry in filters:
-            if entry is self._entry:
+            if entry is self.entry:
                 break
             ahead.append(entry)
         if len(ahead) == len(filters):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
 from typing import Any
 
 from trainscope.errors import ConfigError
-from trainscope.sync.armed import Armed
+from trainscope.sync.armed import RAISES, Armed
 from trainscope.sync.armed_steps import ArmedSteps
 from trainscope.sync.cuda_present import cuda_present
 from trainscope.sync.live import Live
@@ -114,9 +115,15 @@ class SyncDetector:
         hidden = None
         if armed is not None:
             self._unasked += 1
+            filters = warnings.filters
             # a question takes half of what all else takes here: after many steps without a change
-            # not each step asks
-            if self._unasked >= self._ask_every or not armed.untouched():
+            # not each step asks; and `armed.untouched` is written out
+            if (
+                self._unasked >= self._ask_every
+                or not filters
+                or filters[0] is not armed.entry
+                or armed.wished == RAISES
+            ):
                 hidden = self._asked(armed)
         if hidden is None and steps.running is not None:  # `steps.begin`, in most steps all of it
             steps.running = step
@@ -138,7 +145,7 @@ class SyncDetector:
         Asks too whether the filters have changed since the last time, and counts that step.
         """
         hidden = armed.repair()
-        if hidden is None and armed.wished == 2:
+        if hidden is None and armed.wished == RAISES:
             hidden = "the program set torch's sync debug mode to 'error'"
         self._unasked = 0
         version = armed.version()

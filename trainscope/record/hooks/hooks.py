@@ -48,6 +48,11 @@ class Hooks:
         return bool(self._steps)
 
     @property
+    def lulls(self) -> LoopRanges:
+        """Tells when a backward begins: see ``at_lull``."""
+        return self._ranges
+
+    @property
     def in_optimizer(self) -> bool:
         """Whether an optimizer's step runs now: a backward in it is its closure's."""
         return self._ranges.in_optimizer

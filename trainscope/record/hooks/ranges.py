@@ -66,6 +66,7 @@ class LoopRanges:
     __slots__ = (
         "__weakref__",
         "active",
+        "at_lull",
         "backward_steps",
         "failure",
         "in_backward",
@@ -82,6 +83,8 @@ class LoopRanges:
         self.recorder = recorder
         self.loop = recorder.loop
         self.active = True
+        self.at_lull: Callable[[], object] | None = None
+        """Called once, as the next backward begins: it runs in C++, and long without Python."""
         self.failure: str | None = None
         self.in_forward = False
         self.in_backward = False

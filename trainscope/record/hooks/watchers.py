@@ -168,6 +168,10 @@ class BackwardWatcher:
                     ranges.backward_steps += 1
                 ranges.loop.eval_mode = False
             ranges.in_backward = True
+            at_lull = ranges.at_lull
+            if at_lull is not None:
+                ranges.at_lull = None
+                at_lull()
         except Exception as error:
             ranges.fail(error)
             return None
