@@ -111,3 +111,28 @@ def test_windows_of_chance_give_reports_that_read_back(first: int) -> None:
         assert text.render(report)
         written = json_report.render(report)
         assert json_report.render(Report.model_validate_json(written)) == written
+
+
+def test_no_sync_is_acquitted_where_the_calls_are_missing() -> None:
+    made = Made()
+    for step in range(3):
+        made.range(f"ProfilerStep#{step}", step * 20 * MS, (step + 1) * 20 * MS - 1)
+        made.kernel(step * 20 * MS + 1000, step * 20 * MS + MS, 50 + step)
+    made.call("cudaLaunchKernel", 500, 600, correlation=1)
+    verdict = build(bare(made.window())).verdict
+    assert verdict.startswith(
+        "The capture is incomplete: 3 of 3 GPU ops have no launch. Whether a sync is to blame "
+        "cannot be told: the trace lacks many of the CPU's calls."
+    )
+
+
+def test_kernels_that_take_no_time_are_no_finding() -> None:
+    made = Made()
+    for step in range(3):
+        at = step * 20 * MS
+        made.range(f"ProfilerStep#{step}", at, at + 20 * MS)
+        made.launch(at + 100, at + 200, at + 200, name="sm80_xmma_gemm_f32f32_f32f32_f32_tn_n")
+    report = build(bare(made.window()))
+    assert [finding.code for finding in report.findings if finding.code == "TS403"] == []
+    assert report.gpu is not None
+    assert [operator.ms_total for operator in report.gpu.operators] == [0.0]

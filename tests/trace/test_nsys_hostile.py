@@ -99,6 +99,7 @@ BAD_ROWS = [
     ({"start": None}, "1 row has no number where one belongs and is left out"),
     ({"end": 2}, "1 row has no possible time or duration and is left out"),
     ({"start": -5}, "1 row has no possible time or duration and is left out"),
+    ({"end": 86_400 * 10**9 + 10}, "1 row has no possible time or duration and is left out"),
     ({"end": 2**62}, "1 row has no possible time or duration and is left out"),
 ]
 

@@ -131,6 +131,7 @@ def test_an_empty_list_is_a_window_that_says_so(tmp_path: Path) -> None:
 
 
 TIMES = ["NaN", "Infinity", "-Infinity", "nan", "inf", "null", '"12"', "1e300", "1e400", "-5", "[]"]
+A_DAY_NS = 86_400 * 10**9
 MALFORMED = {"NaN", "Infinity", "-Infinity", "nan", "inf", "null", '"12"', "1e400", "[]"}
 
 
@@ -149,6 +150,14 @@ def test_an_impossible_time_costs_its_event_alone(tmp_path: Path, key: str, time
         assert re.fullmatch(r"2 events are malformed and left out, the first after byte \d+", said)
     else:
         assert said == "2 events have no possible time or duration and are left out"
+
+
+def test_what_lasts_longer_than_a_day_is_left_out(tmp_path: Path) -> None:
+    made = MadeTrace().launch(0, 10, 20, 1)
+    made.event("shorter", 30, 40, dur=A_DAY_NS - 1).event("longer", 50, 60, dur=A_DAY_NS)
+    window = read(made, tmp_path)
+    assert [window.names[place] for place in window.ops.name_id] == ["shorter"]
+    assert window.problems == ("1 event has no possible time or duration and is left out",)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

@@ -25,6 +25,7 @@ from trainscope.report.page.history import MAX_POINTS, Series, history
 from trainscope.report.page.names import kind_of_phase
 from trainscope.report.page.timeline import Labels, depth_lane
 from trainscope.trace.trace import Trace
+from trainscope.trace.window import SyncKind
 
 BROWSER = shutil.which("chromium")
 HOSTILE = '</script><script>document.title="hit"</script><img src=x onerror=alert(1)>'
@@ -233,6 +234,38 @@ def test_the_queue_is_as_high_as_many_ops_wait() -> None:
     assert lane.height == [25, 100, 50]
     assert [labels.all()[place] for place in lane.label] == ["1 queued", "4 queued", "2 queued"]
     assert depth_lane("queue", np.array([3]), np.array([0]), labels=labels, until_ns=9) is None
+
+
+def test_an_operator_goes_on_after_each_wait_in_it() -> None:
+    made = Made()
+    for turn in range(2):
+        at = turn * 10_000_000
+        made.range(f"ProfilerStep#{turn}", at, at + 9_000_000)
+        made.op("aten::mm", at + 100_000, at + 2_000_000)
+        made.launch(at + 110_000, at + 120_000, at + 5_000_000)
+        made.launch(at + 5_100_000, at + 5_200_000, at + 7_000_000)
+        made.op("aten::print", at + 3_000_000, at + 9_000_000)
+        for begin, end in ((4, 5), (6, 7)):
+            made.op("aten::item", at + begin * 1_000_000, at + end * 1_000_000)
+            made.wait(at + begin * 1_000_000, at + end * 1_000_000, kind=SyncKind.STREAM)
+    page, _ = page_of(replace(hostile_trace(), windows=(made.window(sync_records=True),)))
+    drawn = embedded(page, "timeline")
+    lane = drawn["pictures"][0]["lanes"][1]  # pyright: ignore
+    spans = [
+        (start // 1000, length // 1000, drawn["labels"][label].partition(":")[0])  # pyright: ignore
+        for start, length, label in zip(
+            lane["start_ns"], lane["length_ns"], lane["label"], strict=True
+        )
+    ]
+    assert lane["name"] == "loop's thread"
+    assert spans[:6] == [
+        (100, 1900, "aten"),
+        (3000, 1000, "aten"),
+        (4000, 1000, "waits"),
+        (5000, 1000, "aten"),
+        (6000, 1000, "waits"),
+        (7000, 2000, "aten"),
+    ]
 
 
 def test_curves_have_round_ticks_and_words() -> None:

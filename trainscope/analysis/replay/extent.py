@@ -38,7 +38,8 @@ def too_large(window: Window, syncs: Sequence[WindowSync]) -> str | None:
     waits = sum(sync.step >= 0 for sync in syncs)
     if waits > MAX_WAITS:
         return (
-            f"the CPU waits {waits:,} times in the first steps, and a replay follows {MAX_WAITS:,}"
+            f"the CPU waits {waits:,} times in the first steps, and a replay follows {MAX_WAITS:,} "
+            "at most"
         )
     gpu = window.gpu
     streams = len(np.unique(np.stack((gpu.device, gpu.stream)), axis=1).T)
