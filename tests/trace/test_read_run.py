@@ -7,7 +7,7 @@ import pytest
 from made_runs import full_trace, step_rows, trace, write_run
 
 from trainscope.errors import RunDirectoryError
-from trainscope.trace.ranges import Ranges
+from trainscope.trace.ranges import Ranges, Row
 from trainscope.trace.read_run import read_run
 
 
@@ -59,7 +59,7 @@ def test_names_that_are_missing_are_question_marks(run: Path) -> None:
     "row",
     [(-2, 0, 0, 0, 1), (0, -1, 0, 0, 1), (0, 0, -1, 0, 1), (0, 0, 0, 2, 1), (0, 0, 0, -1, 1)],
 )
-def test_a_row_that_is_no_range_is_named(run: Path, row: tuple[int, ...]) -> None:
+def test_a_row_that_is_no_range_is_named(run: Path, row: Row) -> None:
     whole = step_rows(20_000)  # more rows than are read at once
     run_dir = write_run(run.parent / "long", trace([*whole, row, *whole]))
     with pytest.raises(RunDirectoryError, match=r"rank0/ranges\.i64 row 100000 is no range: \{"):
