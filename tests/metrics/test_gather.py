@@ -6,15 +6,16 @@ The driver is a stand-in that reads the parameters as the kernel does, on host m
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
-from metrics_rig import Rig
+from metrics_rig import Rig, until
 
 from trainscope.metrics import gather
-from trainscope.metrics.gather import Gather
+from trainscope.metrics.gather import Gather, GatherError
 from trainscope.metrics.gather_kernel import GATHER_LIMIT
 
 _WIDTHS: dict[int, tuple[Any, Any]] = {
@@ -70,10 +71,8 @@ class StandInDriver:
 def driver(monkeypatch: pytest.MonkeyPatch) -> StandInDriver:
     made = StandInDriver()
 
-    def load(self: Gather) -> None:
-        self._function, self._launch = 1, made.launch
-
-    monkeypatch.setattr(Gather, "_load", load)
+    monkeypatch.setitem(gather._kernels, -1, (made.launch, ctypes.c_void_p(1)))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)
     monkeypatch.setattr(
         Gather, "takes", staticmethod(lambda dtypes, _: 0 < len(dtypes) <= GATHER_LIMIT)
     )
@@ -197,22 +196,72 @@ def test_one_launch_takes_known_dtypes_of_one_gpu(
     assert not Gather.takes(dtypes, devices)
 
 
+def gather_of(rig: Rig, names: Iterable[str]) -> Gather:
+    """What launches the copies of a call with these names."""
+    found = rig.logger._splitter._layouts[tuple(names)].gather
+    assert found is not None
+    return found
+
+
+def test_until_the_kernel_is_loaded_torch_copies(
+    driver: StandInDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = gather._kernels.pop(-1)
+    monkeypatch.setattr(gather, "_loaded", lambda: kernel)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    with Rig(interval_s=60.0) as rig:
+        for step in range(3):
+            rig.logger.log(step, {"x": torch.tensor(float(step))})
+        assert driver.launches == []
+        gather.load_wanted()
+        rig.logger.log(3, {"x": torch.tensor(3.0)})
+        assert driver.launches == [1]
+        assert rig.close() == [(s, {"x": float(s)}) for s in range(4)]
+
+
+def test_a_kernel_that_cannot_be_loaded_is_asked_for_once(
+    driver: StandInDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def fail() -> None:
+        asked.append(1)
+        raise GatherError("the driver did not load the kernel: 218")
+
+    monkeypatch.delitem(gather._kernels, -1)
+    monkeypatch.setattr(gather, "_refused", {})
+    monkeypatch.setattr(gather, "_loaded", fail)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    with Rig(interval_s=60.0) as rig:
+        for step in range(4):
+            rig.logger.log(step, {"x": torch.tensor(float(step))})
+            gather.load_wanted()
+        assert not gather_of(rig, "x").works
+        assert rig.close() == [(s, {"x": float(s)}) for s in range(4)]
+    assert asked == [1]
+    assert driver.launches == []
+
+
 @pytest.mark.gpu
 def test_the_kernel_itself_on_each_dtype() -> None:
     call, expected = call_of_each_dtype("cuda")
-    with Rig() as rig:
-        for step in range(3):
+    with Rig(interval_s=0.02) as rig:
+        rig.logger.log(0, call)
+        until(lambda: torch.cuda.current_device() in gather._kernels)  # the worker has loaded it
+        for step in range(1, 4):
             rig.logger.log(step, call)
-        layout = rig.logger._splitter._layouts[tuple(call)]
-        assert layout.gather is not None
-        assert layout.gather.works
-        assert rig.close() == [(step, expected) for step in range(3)]
+        found = gather_of(rig, call)
+        assert found.works
+        assert found._function is not None, "it was not what copied"
+        assert rig.close() == [(step, expected) for step in range(4)]
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("count", [1, 2, GATHER_LIMIT])
 def test_the_kernel_on_special_values_of_half_precision(count: int) -> None:
     values = [float("inf"), float("-inf"), 0.0, 2.0**-24, 65504.0, -1.5]
+    gather._wanted.add(torch.cuda.current_device())
+    gather.load_wanted()
     with Rig() as rig:
         for step, value in enumerate(values):
             one = torch.tensor(value, device="cuda")

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Any
 
 import torch
 
 from trainscope.metrics.gather_kernel import CODES, GATHER_LIMIT, KERNEL, PARAMETER_BYTES, PTX
+from trainscope.metrics.lanes import relax_capture_checks
 
-__all__ = ["Gather", "GatherError"]
+__all__ = ["Gather", "GatherError", "load_wanted"]
 
 
 class GatherError(Exception):
@@ -74,14 +75,15 @@ class Gather:
         """Enqueue the copies on the stream, whose device is the current one.
 
         Raises:
-            GatherError: nothing was enqueued; where the driver refused, ``works`` is False now.
+            GatherError: nothing was enqueued. The kernel is not loaded yet; or it never will be,
+                or the driver refused: then ``works`` is False.
         """
         if self._busy:
             raise GatherError("a signal handler logs in the middle of another call")
         self._busy = True
         try:
             if self._function is None:
-                self._load()
+                self._find()
             if stream != self._stream:
                 self._config.stream = self._stream = stream
             self._pack(self._parameters, GATHER_LIMIT, *to, *from_)
@@ -92,36 +94,50 @@ class Gather:
         finally:
             self._busy = False
 
-    def _load(self) -> None:
-        self.works = False  # until it is loaded
-        if torch.cuda.current_device() != self._device_index:
+    def _find(self) -> None:
+        index = self._device_index
+        found = _kernels.get(index)
+        if found is None:
+            self.works = index not in _refused
+            if self.works:
+                _wanted.add(index)
+            raise GatherError("the kernel is not loaded")
+        if torch.cuda.current_device() != index:
+            self.works = False
             raise GatherError("the values lie on another device than the current one")
+        self._launch, self._function = found
+
+
+_Kernel = tuple[Callable[..., int], ctypes.c_void_p]
+"""The driver's launch function, and the kernel in the context of one device."""
+_kernels: dict[int, _Kernel] = {}
+"""By device, for as long as the process lives."""
+_wanted: set[int] = set()
+_refused: dict[int, str] = {}
+
+
+def load_wanted() -> None:
+    """Load the kernel where a launch has asked for it, away from the loop: it takes 15 ms."""
+    while _wanted:
+        index = _wanted.pop()
+        if index in _kernels:
+            continue
+        relax_capture_checks()
         try:
-            driver = _driver()
-            self._launch = driver.cuLaunchKernelEx
-            function = _functions.get(self._device_index)
-            if function is None:
-                function = _functions[self._device_index] = _loaded(driver)
-            self._function = function
-        except (OSError, AttributeError) as fault:
-            raise GatherError(f"this driver has no such call: {fault}") from fault
-        self.works = True
+            with torch.cuda.device(index):
+                _kernels[index] = _loaded()
+        except (GatherError, OSError, AttributeError, RuntimeError) as fault:
+            _refused[index] = f"{type(fault).__name__}: {fault}"  # torch copies the values then
 
 
-_functions: dict[int, ctypes.c_void_p] = {}
-"""The kernel in each device's context, for as long as the process lives."""
-
-
-def _driver() -> ctypes.CDLL:
-    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-
-
-def _loaded(driver: ctypes.CDLL) -> ctypes.c_void_p:
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+def _loaded() -> _Kernel:
+    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    launch = driver.cuLaunchKernelEx
+    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
     for code in (
         driver.cuModuleLoadData(ctypes.byref(module), PTX),
-        driver.cuModuleGetFunction(ctypes.byref(function), module, KERNEL),
+        driver.cuModuleGetFunction(ctypes.byref(kernel), module, KERNEL),
     ):
         if code:
             raise GatherError(f"the driver did not load the kernel: {code}")
-    return function
+    return launch, kernel

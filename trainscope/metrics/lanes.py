@@ -12,7 +12,14 @@ import torch
 
 from trainscope.metrics.values import ROW_DTYPES
 
-__all__ = ["CpuBlock", "CudaBlock", "RowBlock", "make_blocks", "stream_is_capturing"]
+__all__ = [
+    "CpuBlock",
+    "CudaBlock",
+    "RowBlock",
+    "make_blocks",
+    "relax_capture_checks",
+    "stream_is_capturing",
+]
 
 
 def stream_is_capturing() -> bool:
@@ -174,7 +181,7 @@ class CudaBlock:
 
     def fetch(self, rows: int) -> None:
         """Let the copy stream wait for the writers, then copy; the CPU waits for neither."""
-        _allow_queries_during_capture()
+        relax_capture_checks()
         side = _side_stream(self._device)
         if not self._fetched:
             self._fetched = True
@@ -209,7 +216,7 @@ _thread = threading.local()
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 
-def _allow_queries_during_capture() -> None:
+def relax_capture_checks() -> None:
     """Let this thread query events while another thread captures a CUDA graph.
 
     In the default capture mode an event query by *any* thread invalidates the capture, unless that

@@ -11,6 +11,7 @@ from trainscope.errors import ConfigError, NonFiniteError
 from trainscope.metrics.arrivals import Arrivals
 from trainscope.metrics.delivery import Delivery
 from trainscope.metrics.fork import drop_in_child
+from trainscope.metrics.gather import load_wanted
 from trainscope.metrics.generation import ENTRY_LIMIT, Blocks, Generation
 from trainscope.metrics.lanes import stream_is_capturing
 from trainscope.metrics.outlet import Outlet
@@ -35,7 +36,7 @@ _LEAST_SINK_S = 1.0
 class MetricsLogger:
     """Logs numbers and one-element tensors without waiting for the device they are on.
 
-    ``log`` enqueues one fused copy for each dtype into rows on the device. When the worker's
+    ``log`` enqueues one launch that copies the values into rows on the device. When the worker's
     interval is over, the next ``log`` or ``end_step`` notes the place in the stream with an event;
     the worker copies the rows to the host on a stream of its own, polls for them, and feeds the
     sinks, each on its own thread. When all rows are on their way, new calls are dropped and
@@ -200,6 +201,7 @@ class MetricsLogger:
             )
             self.wants_step_end = True
         self._ask_for_rows()
+        load_wanted()
 
     def _ask_for_rows(self) -> None:
         """Tell the loop that its rows are due, or seal them here when it does not come by."""
