@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from pathlib import Path
 
@@ -18,6 +17,9 @@ from trainscope.trace.trace import Trace
 
 __all__ = ["analyze", "compare", "load", "nothing_recorded", "page"]
 
+_LEAST_STEP_MS, _LONGEST_STEP_MS = 0.001, 86_400_000
+"""A microsecond and a day."""
+
 
 def analyze(trace: Trace, *, step_ms: float | None = None, keep: Collection[str] = ()) -> Report:
     """The report of a trace; several ranks give the report of the first and a summary of all.
@@ -25,8 +27,8 @@ def analyze(trace: Trace, *, step_ms: float | None = None, keep: Collection[str]
     ``step_ms`` is the time of a step in ms with no profiler on, which a captured window alone does
     not tell: the replay of the window is calibrated by it. A recorded run knows it itself. ``keep``
     names places that wait and that the program needs, as the report writes them or as
-    ``file:line``: the replay takes all others out. Raises ConfigError for a ``step_ms`` that is no
-    number above 0, and for a place that is not in the window.
+    ``file:line``: the replay takes all others out. Raises ConfigError for a ``step_ms`` below
+    a microsecond or above a day, and for a place that is not in the window.
     """
     return build_on(basis_of(trace, _checked(step_ms), keep))
 
@@ -40,10 +42,10 @@ def page(trace: Trace, *, step_ms: float | None = None, keep: Collection[str] = 
 
 
 def _checked(step_ms: float | None) -> float | None:
-    if step_ms is not None and not 0 < step_ms < math.inf:
+    if step_ms is not None and not _LEAST_STEP_MS <= step_ms <= _LONGEST_STEP_MS:
         raise ConfigError(
             f"step_ms={step_ms!r} is no time of a step: give milliseconds, as measured with no "
-            "profiler on"
+            f"profiler on, from {_LEAST_STEP_MS} to {_LONGEST_STEP_MS:,}"
         )
     return step_ms
 

@@ -9,6 +9,8 @@ import pytest
 from chance_windows import of_chance
 from made_windows import Made, empty_window
 
+from trainscope import api
+from trainscope.errors import ConfigError
 from trainscope.report import json as json_report
 from trainscope.report import text
 from trainscope.report.build import build
@@ -136,3 +138,9 @@ def test_kernels_that_take_no_time_are_no_finding() -> None:
     assert [finding.code for finding in report.findings if finding.code == "TS403"] == []
     assert report.gpu is not None
     assert [operator.ms_total for operator in report.gpu.operators] == [0.0]
+
+
+@pytest.mark.parametrize("step_ms", [0.0, -3.0, 1e-300, 1e300, float("nan"), float("inf")])
+def test_what_is_no_time_of_a_step_is_refused(step_ms: float) -> None:
+    with pytest.raises(ConfigError, match=r"is no time of a step: .* from 0\.001 to 86,400,000"):
+        api.analyze(bare(steps(3, 20)), step_ms=step_ms)

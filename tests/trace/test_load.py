@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,12 @@ def test_what_is_no_trace_is_told(tmp_path: Path, text: bytes, words: str) -> No
     (tmp_path / "t.json").write_bytes(text)
     with pytest.raises(TraceError, match=words):
         load(tmp_path / "t.json")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "trace.json")
+    with pytest.raises(TraceError, match="is a pipe or a device, which cannot be read twice"):
+        load(tmp_path / "trace.json")
 
 
 def test_a_missing_trace_is_told_to_be_missing(tmp_path: Path) -> None:

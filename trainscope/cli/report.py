@@ -113,14 +113,13 @@ def _load(path: Path) -> Trace:
 
 
 def _write(output: Path, rendered: str) -> None:
+    from trainscope.trace.whole_file import how_to_write, write_whole_file
+
     try:
-        output.write_text(rendered, encoding="utf-8")
+        write_whole_file(output, rendered)
     except OSError as error:
-        error_line(
-            "report",
-            f"--output {output} cannot be written: {error.strerror}; name a file in a directory "
-            "that exists",
-        )
+        words = f"--output {output} cannot be written: {error.strerror}; {how_to_write(error)}"
+        error_line("report", words)
         raise typer.Exit(2) from None
 
 

@@ -32,6 +32,10 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> T
 
 
 def _load(given: Path, progress: Progress | None) -> Trace:
+    if given.exists() and not (given.is_file() or given.is_dir()):
+        raise TraceError(
+            f"{given} is a pipe or a device, which cannot be read twice: write it to a file first"
+        )
     if given.is_file() and given.name != "run.json":
         return load_file(given, progress)
     if given.is_dir() and not _is_of_a_run(given):

@@ -168,7 +168,7 @@ def test_a_read_only_file_is_left(
         "access",
         lambda path, mode: not (mode & os.W_OK and path == file) and access(path, mode),
     )
-    assert "is read-only: make it writable" in refused(run, file, "--update")
+    assert "it is read-only; make it writable" in refused(run, file, "--update")
     assert file.read_text() == "{}"
 
 

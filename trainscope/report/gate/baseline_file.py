@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any
@@ -15,6 +12,7 @@ from pydantic import ValidationError
 
 from trainscope.errors import ConfigError
 from trainscope.report.gate.baseline import BASELINE_SCHEMA_VERSION, Baseline
+from trainscope.trace.whole_file import how_to_write, write_whole_file
 
 __all__ = ["read_baseline", "write_baseline"]
 
@@ -49,28 +47,14 @@ def read_baseline(path: Path) -> Baseline | None:
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Replace the file at once, its mode kept; ConfigError where it cannot be written.
-
-    Where ``path`` is a link, the file that it points to is replaced.
-    """
+    """Replace the file at once, its mode kept; ConfigError where it cannot be written."""
     text = json.dumps(baseline.model_dump(), indent=2, ensure_ascii=True)
-    file = Path(os.path.realpath(path))
-    temporary = file.with_name(f".trainscope-{os.getpid()}.tmp")
     try:
-        if file.exists() and not os.access(file, os.W_OK):
-            raise ConfigError(f"--baseline {path} is read-only: make it writable, or name another")
-        temporary.write_text(text + "\n", encoding="utf-8")
-        if file.exists():
-            shutil.copymode(file, temporary)
-        os.replace(temporary, file)
+        write_whole_file(path, text + "\n")
     except OSError as error:
         raise ConfigError(
-            f"--baseline {path} cannot be written: {error.strerror}; name a file in a directory "
-            "that exists"
+            f"--baseline {path} cannot be written: {error.strerror}; {how_to_write(error)}"
         ) from None
-    finally:
-        with suppress(OSError):  # it was renamed, or never came to be
-            temporary.unlink()
 
 
 def _text(path: Path) -> str | None:
