@@ -46,6 +46,6 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
 def test_a_place_for_no_file_is_told_with_the_next_step(
     tmp_path: Path, place: str, step: str
 ) -> None:
-    with pytest.raises(OSError) as found:
+    with pytest.raises(OSError, match=r"directory") as found:
         write_whole_file(tmp_path / place, "text")
     assert how_to_write(found.value).startswith(step)
