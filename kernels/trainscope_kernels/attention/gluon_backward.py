@@ -230,15 +230,14 @@ def attention_backward(
     """Every program: set up the rings, pick a key block, part into producer and consumers.
 
     *_map: tensor maps of (batch, heads, length, DIM), the length being ``keys`` or that of q.
-    terms: see gluon_row_terms. workspace: see gluon_dq, zeros; any pointer without
-    WITH_DQ. group: query heads of a key head,
-    one without GROUPED. low, high, MASK: see gluon_backward_mask. section: with a band, key heads
-    that run together, a divisor of batch * key_heads. cohort: with GROUPED and a band, see
-    gluon_backward_walk. log2_scale, tanh_scale: P is exp2(S *
-    log2_scale), or with CAPPED exp2(tanh(S * tanh_scale / (2 log2(e))) * log2_scale).
+    terms: see gluon_row_terms. workspace: see gluon_dq, zeros; any pointer without WITH_DQ. group:
+    query heads of a key head, one without GROUPED. low, high, MASK: see gluon_backward_mask.
+    section: with a band, key heads that run together, a divisor of batch * key_heads. cohort: see
+    gluon_backward_walk. log2_scale, tanh_scale: P is exp2(S * log2_scale), or with CAPPED
+    exp2(tanh(S * tanh_scale / (2 log2(e))) * log2_scale).
     """
     dtype: gl.constexpr = q_map.dtype
-    IN_TURN: gl.constexpr = GROUPED and (MASK == "diagonal" or MASK == "band")
+    IN_TURN: gl.constexpr = GROUPED and MASK == "diagonal"
     bars: gl.constexpr = mbarrier.MBarrierLayout()
     plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     ds_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([KEYS, ROWS], dtype)

@@ -142,7 +142,7 @@ def keys_and_values(
     band, factors = band_of(call), factors_of(call)
     key_blocks = -(-sizes.keys // KEYS)
     section, cohort = sizes.key_heads_together, 1
-    if group > 1 and not band.is_open:
+    if group > 1 and band.mask == "diagonal":
         section, cohort = down_and_up(sizes, key_blocks, multiprocessors(q.device.index))
     columns = IN_REGISTERS_WITHOUT_DQ if workspace is None else IN_REGISTERS
     k_in_registers, v_in_registers = columns[width, not band.is_open]

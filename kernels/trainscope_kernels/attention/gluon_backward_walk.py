@@ -1,18 +1,21 @@
 """In which order a program of the Gluon backward goes over query blocks and the heads of a group.
 
-Where every key sees every query, head after head: all programs have as many blocks, start together
-and stay together, so that what one has read of Q and dO, and its part of dQ's workspace, is still
-in the L2 cache for the others. Under a causal mask programs have from few to many blocks, and head
-after head they drift apart, until the rows of a whole group are in use at once: at 2 x 64/8 heads x
-4096 x 128 two thirds of them came from memory.
+Head after head where all programs have about as many blocks, with no mask or in a window: they
+stay together, so that what one has read of Q and dO, and its part of dQ's workspace, is still in
+the L2 cache for the others. Under a causal mask ("diagonal", see gluon_backward_mask) they have
+from few to many blocks, and head after head drift apart, until the rows of a whole group are in use
+at once: of 2 x 64/8 heads x 4096 x 128 two thirds come from memory, by a simulation of the cache.
 
 IN_TURN: a block for each head of the group, then the next block; and programs that run at the same
 time meet at the same blocks. Those of the first keys start together: they go from the last block
 down to their diagonal, and end one after the other, who has the most blocks last. Those that take
 their places then have fewer and fewer: they go up from their diagonal, and end together. So the
-first ``cohort`` key blocks of a head go down, the next ones up, and so on. H200, causal, backward,
-against head after head: 11 % faster in that case, 2 % with 2048 queries, 3 % with 16384, 2 % with
-head_dim 64. Down in all of them 5 %, 1 %, -1 %, -2 %. Without a mask it cost 1 %.
+first ``cohort`` key blocks of a head go down, the next ones up, and so on.
+
+On an H200, against head after head, the causal backward: 11 % faster in that case, 2 % with 2048
+queries, 3 % with 16384, 2 % with head_dim 64; where all went down 5 %, 1 %, -1 %, -2 %. Without a
+mask it is 1 % slower. In a window it was not timed: by the simulation nearly every row would come
+from memory, and of head after head less than half.
 """
 
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
