@@ -19,6 +19,7 @@ from trainscope_kernels.attention.triton_launch import (
     start,
     tile_count,
 )
+from trainscope_kernels.attention.triton_meta import NOT_SPECIALIZED
 from trainscope_kernels.attention.triton_scores import (
     LOG2E,
     add_mask,
@@ -36,57 +37,13 @@ from trainscope_kernels.attention.triton_tiles import (
 __all__ = ["attention_dq", "dq"]
 
 
-@triton.jit(
-    do_not_specialize=[
-        "n_q", "n_k", "heads", "group", "instances", "tiles", "sequences", "together",
-        "left", "right",
-    ]
-)  # fmt: skip
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
 def attention_dq(
-    q,
-    k,
-    v,
-    mask,
-    grad_out,
-    row_terms,
-    grad_q,
-    cu_q,
-    cu_k,
-    q_strides,
-    k_strides,
-    v_strides,
-    mask_strides,
-    grad_strides,
-    grad_q_strides,
-    n_q,
-    n_k,
-    heads,
-    group,
-    instances,
-    tiles,
-    sequences,
-    together,
-    scale,
-    softcap,
-    left,
-    right,
-    VARLEN: tl.constexpr,
-    MASK: tl.constexpr,
-    SOFTCAP: tl.constexpr,
-    HAS_LEFT: tl.constexpr,
-    HAS_RIGHT: tl.constexpr,
-    FROM_END: tl.constexpr,
-    RAGGED: tl.constexpr,
-    DIM: tl.constexpr,
-    VALUE_DIM: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE: tl.constexpr,
-    OFFSET: tl.constexpr,
-    WIDE: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    q, k, v, mask, grad_out, row_terms, grad_q, cu_q, cu_k,
+    q_strides, k_strides, v_strides, mask_strides, grad_strides, grad_q_strides,
+    n_q, n_k, heads, group, instances, tiles, sequences, together, scale, softcap, left, right,
+    META: tl.constexpr,
+):  # fmt: skip
     """One program: BLOCK_M queries of one head."""
     tile, instance = tile_and_head(tl.program_id(0), tiles, instances, together)
     batch = (instance // heads).to(tl.int64)
@@ -97,11 +54,11 @@ def attention_dq(
     v += batch * v_strides[0] + (head // group) * v_strides[1]
     grad_out += batch * grad_strides[0] + head * grad_strides[1]
     grad_q += batch * grad_q_strides[0] + head * grad_q_strides[1]
-    if MASK != "none":
+    if META.MASK != "none":
         mask += batch * mask_strides[0] + head * mask_strides[1]
-    if VARLEN:
+    if META.VARLEN:
         tile, q_from, n_q, k_from, n_k = packed_sequence(
-            tile, cu_q, cu_q, cu_k, n_q, n_k, sequences, BLOCK_M
+            tile, cu_q, cu_q, cu_k, n_q, n_k, sequences, META.BLOCK_M
         )
         q += q_from.to(tl.int64) * q_strides[2]
         k += k_from.to(tl.int64) * k_strides[2]
@@ -109,80 +66,86 @@ def attention_dq(
         grad_out += q_from.to(tl.int64) * grad_strides[2]
         grad_q += q_from.to(tl.int64) * grad_q_strides[2]
         row_terms += q_from.to(tl.int64) * 4
-    elif HAS_RIGHT:
+    elif META.HAS_RIGHT:
         # under a causal mask the last queries see the most keys: longest first
         tile = tiles - 1 - tile
-    first = tile * BLOCK_M
+    first = tile * META.BLOCK_M
     if first >= n_q:
         return
     shift = 0
-    if FROM_END:
+    if META.FROM_END:
         shift = n_k - n_q
     limits = block_limits(
-        first, first + BLOCK_M - 1, n_k, shift, left, right,
-        BLOCK_N, HAS_LEFT, HAS_RIGHT, MASK != "none",
+        first, first + META.BLOCK_M - 1, n_k, shift, left, right,
+        META.BLOCK_N, META.HAS_LEFT, META.HAS_RIGHT, META.MASK != "none",
     )  # fmt: skip
-    queries = (first + tl.arange(0, BLOCK_M))[:, None]
+    queries = (first + tl.arange(0, META.BLOCK_M))[:, None]
     q_tile = load_rows(
-        q, first, n_q, q_strides[2], q_strides[3], BLOCK_M, DIM, BLOCK_DIM, True, OFFSET
-    )
+        q, first, n_q, q_strides[2], q_strides[3], META.BLOCK_M, META.DIM, META.BLOCK_DIM, True,
+        META.OFFSET,
+    )  # fmt: skip
     grad_tile = load_rows(
         grad_out, first, n_q, grad_strides[2], grad_strides[3],
-        BLOCK_M, VALUE_DIM, BLOCK_VALUE, True, OFFSET,
+        META.BLOCK_M, META.VALUE_DIM, META.BLOCK_VALUE, True, META.OFFSET,
     )  # fmt: skip
-    log2_lse, minus_delta = load_terms(row_terms, first, n_q, BLOCK_M, True)
-    acc = tl.zeros([BLOCK_M, BLOCK_DIM], WIDE)
+    log2_lse, minus_delta = load_terms(row_terms, first, n_q, META.BLOCK_M, True)
+    acc = tl.zeros([META.BLOCK_M, META.BLOCK_DIM], META.WIDE)
     # the keys in three parts: those that need a mask before, none, and a mask again
     for part in tl.static_range(3):
         if (
-            (part == 0 and HAS_LEFT and MASK == "none")
-            or (part == 1 and MASK == "none")
-            or (part == 2 and (HAS_RIGHT or RAGGED or MASK != "none"))
+            (part == 0 and META.HAS_LEFT and META.MASK == "none")
+            or (part == 1 and META.MASK == "none")
+            or (part == 2 and (META.HAS_RIGHT or META.RAGGED or META.MASK != "none"))
         ):
             # unpipelined beside the loop without a mask for the reason given in the forward
             for start in tl.range(
                 limits[part],
                 limits[part + 1],
-                BLOCK_N,
-                num_stages=1 if part != 1 and MASK == "none" else None,
+                META.BLOCK_N,
+                num_stages=1 if part != 1 and META.MASK == "none" else None,
             ):
                 k_tile = load_rows(
                     k, start, n_k, k_strides[2], k_strides[3],
-                    BLOCK_N, DIM, BLOCK_DIM, part != 1, OFFSET,
+                    META.BLOCK_N, META.DIM, META.BLOCK_DIM, part != 1, META.OFFSET,
                 )  # fmt: skip
                 v_tile = load_rows(
                     v, start, n_k, v_strides[2], v_strides[3],
-                    BLOCK_N, VALUE_DIM, BLOCK_VALUE, part != 1, OFFSET,
+                    META.BLOCK_N, META.VALUE_DIM, META.BLOCK_VALUE, part != 1, META.OFFSET,
                 )  # fmt: skip
-                s = tl.dot(q_tile, k_tile.T, input_precision=PRECISION, out_dtype=WIDE)
-                grad_p = tl.dot(grad_tile, v_tile.T, input_precision=PRECISION, out_dtype=WIDE)
-                if SOFTCAP:
+                s = tl.dot(q_tile, k_tile.T, input_precision=META.PRECISION, out_dtype=META.WIDE)
+                grad_p = tl.dot(
+                    grad_tile, v_tile.T, input_precision=META.PRECISION, out_dtype=META.WIDE
+                )
+                if META.SOFTCAP:
                     capped = soft_tanh(s * (scale / softcap))
                     s = capped * (softcap * LOG2E)
                 else:
                     s = s * (scale * LOG2E)
                 if part != 1:
-                    keys = (start + tl.arange(0, BLOCK_N))[None, :]
+                    keys = (start + tl.arange(0, META.BLOCK_N))[None, :]
                     visible = in_band(
-                        queries, keys, n_q, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT
+                        queries, keys, n_q, n_k, shift, left, right, META.HAS_LEFT, META.HAS_RIGHT
                     )
-                    if MASK != "none":
+                    if META.MASK != "none":
                         s, visible = add_mask(
                             s, visible, mask, queries, keys, n_q, n_k,
-                            mask_strides[2], mask_strides[3], MASK == "add",
+                            mask_strides[2], mask_strides[3], META.MASK == "add",
                         )  # fmt: skip
                 p = tl.exp2(s - log2_lse[:, None])
                 if part != 1:
                     # a hidden score may lie far above the LSE: its exp2 can be inf
                     p = tl.where(visible, p, 0.0)
                 grad_s = p * (grad_p + minus_delta[:, None])
-                if SOFTCAP:
+                if META.SOFTCAP:
                     grad_s = grad_s * (1.0 - capped * capped)
                 acc = tl.dot(
                     grad_s.to(k_tile.dtype), k_tile, acc,
-                    input_precision=PRECISION, out_dtype=WIDE,
+                    input_precision=META.PRECISION, out_dtype=META.WIDE,
                 )  # fmt: skip
-    store_rows(grad_q, acc * scale, first, n_q, grad_q_strides[2], BLOCK_M, DIM, BLOCK_DIM, OFFSET)
+    store_rows(
+        grad_q, acc * scale, first, n_q, grad_q_strides[2], META.BLOCK_M, META.DIM, META.BLOCK_DIM,
+        META.OFFSET,
+    )  # fmt: skip
 
 
 def dq(
@@ -210,5 +173,5 @@ def _plan(call: Call, grad_out: torch.Tensor, grad_q: torch.Tensor, tile: Tile) 
         tile,
         heads,
         tile_count(n_q, tile.queries, call.cu_q),
-        RAGGED=call.cu_k is not None or call.k.shape[2] % tile.keys != 0,
+        ragged=call.cu_k is not None or call.k.shape[2] % tile.keys != 0,
     )

@@ -21,6 +21,7 @@ from trainscope_kernels.attention.triton_launch import (
     start_of,
     tile_count,
 )
+from trainscope_kernels.attention.triton_meta import NOT_SPECIALIZED
 from trainscope_kernels.attention.triton_scores import (
     LOG2E,
     add_mask,
@@ -39,56 +40,13 @@ from trainscope_kernels.repeats import Again
 __all__ = ["attention_forward", "forward", "forward_again"]
 
 
-@triton.jit(
-    do_not_specialize=[
-        "n_q", "n_k", "heads", "group", "instances", "tiles", "sequences", "together",
-        "left", "right",
-    ]
-)  # fmt: skip
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
 def attention_forward(
-    q,
-    k,
-    v,
-    mask,
-    out,
-    lse,
-    cu_q,
-    cu_k,
-    q_strides,
-    k_strides,
-    v_strides,
-    mask_strides,
-    out_strides,
-    n_q,
-    n_k,
-    heads,
-    group,
-    instances,
-    tiles,
-    sequences,
-    together,
-    scale,
-    softcap,
-    left,
-    right,
-    VARLEN: tl.constexpr,
-    MASK: tl.constexpr,
-    SOFTCAP: tl.constexpr,
-    FOLD: tl.constexpr,
-    HAS_LEFT: tl.constexpr,
-    HAS_RIGHT: tl.constexpr,
-    FROM_END: tl.constexpr,
-    RAGGED: tl.constexpr,
-    DIM: tl.constexpr,
-    VALUE_DIM: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_DIM: tl.constexpr,
-    BLOCK_VALUE: tl.constexpr,
-    OFFSET: tl.constexpr,
-    WIDE: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    q, k, v, mask, out, lse, cu_q, cu_k,
+    q_strides, k_strides, v_strides, mask_strides, out_strides,
+    n_q, n_k, heads, group, instances, tiles, sequences, together, scale, softcap, left, right,
+    META: tl.constexpr,
+):  # fmt: skip
     """One program: BLOCK_M queries of one head against all keys that they may see.
 
     lse: None where only the output is wanted.
@@ -103,11 +61,11 @@ def attention_forward(
     k += batch * k_strides[0] + (head // group) * k_strides[1]
     v += batch * v_strides[0] + (head // group) * v_strides[1]
     out += batch * out_strides[0] + head * out_strides[1]
-    if MASK != "none":
+    if META.MASK != "none":
         mask += batch * mask_strides[0] + head * mask_strides[1]
-    if VARLEN:
+    if META.VARLEN:
         tile, q_from, n_q, k_from, n_k = packed_sequence(
-            tile, cu_q, cu_q, cu_k, n_q, n_k, sequences, BLOCK_M
+            tile, cu_q, cu_q, cu_k, n_q, n_k, sequences, META.BLOCK_M
         )
         q += q_from.to(tl.int64) * q_strides[2]
         k += k_from.to(tl.int64) * k_strides[2]
@@ -115,71 +73,64 @@ def attention_forward(
         out += q_from.to(tl.int64) * out_strides[2]
         if lse is not None:
             lse += q_from
-    elif HAS_RIGHT:
+    elif META.HAS_RIGHT:
         # under a causal mask the last queries see the most keys: longest first
         tile = tiles - 1 - tile
-    first = tile * BLOCK_M
+    first = tile * META.BLOCK_M
     if first >= n_q:
         return
     shift = 0
-    if FROM_END:
+    if META.FROM_END:
         shift = n_k - n_q
     limits = block_limits(
-        first,
-        first + BLOCK_M - 1,
-        n_k,
-        shift,
-        left,
-        right,
-        BLOCK_N,
-        HAS_LEFT,
-        HAS_RIGHT,
-        MASK != "none",
-    )
-    rows = first + tl.arange(0, BLOCK_M)
+        first, first + META.BLOCK_M - 1, n_k, shift, left, right, META.BLOCK_N, META.HAS_LEFT,
+        META.HAS_RIGHT, META.MASK != "none",
+    )  # fmt: skip
+    rows = first + tl.arange(0, META.BLOCK_M)
     queries = rows[:, None]
     q_tile = load_rows(
-        q, first, n_q, q_strides[2], q_strides[3], BLOCK_M, DIM, BLOCK_DIM, True, OFFSET
-    )
+        q, first, n_q, q_strides[2], q_strides[3], META.BLOCK_M, META.DIM, META.BLOCK_DIM, True,
+        META.OFFSET,
+    )  # fmt: skip
     # Where the scale is positive and nothing else touches the scores, it is applied in the fused
     # multiply-add in front of exp2; elsewhere the scores must be final before their maximum.
-    factor = scale * LOG2E if FOLD else 1.0
-    top = tl.full([BLOCK_M], -float("inf"), WIDE)
-    total = tl.zeros([BLOCK_M], WIDE)
-    acc = tl.zeros([BLOCK_M, BLOCK_VALUE], WIDE)
+    factor = scale * LOG2E if META.FOLD else 1.0
+    top = tl.full([META.BLOCK_M], -float("inf"), META.WIDE)
+    total = tl.zeros([META.BLOCK_M], META.WIDE)
+    acc = tl.zeros([META.BLOCK_M, META.BLOCK_VALUE], META.WIDE)
     # the keys in three parts: those that need a mask before, none, and a mask again
     for part in tl.static_range(3):
         if (
-            (part == 0 and HAS_LEFT and MASK == "none")
-            or (part == 1 and MASK == "none")
-            or (part == 2 and (HAS_RIGHT or RAGGED or MASK != "none"))
+            (part == 0 and META.HAS_LEFT and META.MASK == "none")
+            or (part == 1 and META.MASK == "none")
+            or (part == 2 and (META.HAS_RIGHT or META.RAGGED or META.MASK != "none"))
         ):
             # Two pipelined loops that hand the accumulator over make ptxas serialise every wgmma
             # of both (C7515): beside the loop without a mask the short ones stay unpipelined.
             for start in tl.range(
                 limits[part],
                 limits[part + 1],
-                BLOCK_N,
-                num_stages=1 if part != 1 and MASK == "none" else None,
+                META.BLOCK_N,
+                num_stages=1 if part != 1 and META.MASK == "none" else None,
             ):
                 k_tile = load_rows(
                     k, start, n_k, k_strides[2], k_strides[3],
-                    BLOCK_N, DIM, BLOCK_DIM, part != 1, OFFSET,
+                    META.BLOCK_N, META.DIM, META.BLOCK_DIM, part != 1, META.OFFSET,
                 )  # fmt: skip
-                s = tl.dot(q_tile, k_tile.T, input_precision=PRECISION, out_dtype=WIDE)
-                if SOFTCAP:
+                s = tl.dot(q_tile, k_tile.T, input_precision=META.PRECISION, out_dtype=META.WIDE)
+                if META.SOFTCAP:
                     s = soft_tanh(s * (scale / softcap)) * (softcap * LOG2E)
-                elif not FOLD:
+                elif not META.FOLD:
                     s = s * (scale * LOG2E)
                 if part != 1:
-                    keys = (start + tl.arange(0, BLOCK_N))[None, :]
+                    keys = (start + tl.arange(0, META.BLOCK_N))[None, :]
                     visible = in_band(
-                        queries, keys, n_q, n_k, shift, left, right, HAS_LEFT, HAS_RIGHT
+                        queries, keys, n_q, n_k, shift, left, right, META.HAS_LEFT, META.HAS_RIGHT
                     )
-                    if MASK != "none":
+                    if META.MASK != "none":
                         s, visible = add_mask(
                             s, visible, mask, queries, keys, n_q, n_k,
-                            mask_strides[2], mask_strides[3], MASK == "add",
+                            mask_strides[2], mask_strides[3], META.MASK == "add",
                         )  # fmt: skip
                     s = tl.where(visible, s, -float("inf"))
                 new_top = tl.maximum(top, tl.max(s, 1) * factor)
@@ -190,16 +141,23 @@ def attention_forward(
                 total = total * shrink + tl.sum(p, 1)
                 v_tile = load_rows(
                     v, start, n_k, v_strides[2], v_strides[3],
-                    BLOCK_N, VALUE_DIM, BLOCK_VALUE, part != 1, OFFSET,
+                    META.BLOCK_N, META.VALUE_DIM, META.BLOCK_VALUE, part != 1, META.OFFSET,
                 )  # fmt: skip
                 acc = acc * shrink[:, None]
                 acc = tl.dot(
-                    p.to(v_tile.dtype), v_tile, acc, input_precision=PRECISION, out_dtype=WIDE
+                    p.to(v_tile.dtype),
+                    v_tile,
+                    acc,
+                    input_precision=META.PRECISION,
+                    out_dtype=META.WIDE,
                 )
                 top = new_top
     seen = tl.where(total == 0, 1.0, total)
     acc = acc / seen[:, None]
-    store_rows(out, acc, first, n_q, out_strides[2], BLOCK_M, VALUE_DIM, BLOCK_VALUE, OFFSET)
+    store_rows(
+        out, acc, first, n_q, out_strides[2], META.BLOCK_M, META.VALUE_DIM, META.BLOCK_VALUE,
+        META.OFFSET,
+    )  # fmt: skip
     if lse is not None:
         tl.store(lse + rows, (top + tl.log2(seen)) / LOG2E, mask=rows < n_q)
 
@@ -266,6 +224,6 @@ def _plan(call: Call, out: torch.Tensor, tile: Tile) -> Launch:
         tile,
         heads,
         tile_count(n_q, tile.queries, call.cu_q),
-        RAGGED=call.cu_k is not None or call.k.shape[2] % tile.keys != 0,
-        FOLD=simple and call.scale > 0 and call.q.dtype != torch.float64,
+        ragged=call.cu_k is not None or call.k.shape[2] % tile.keys != 0,
+        fold=simple and call.scale > 0 and call.q.dtype != torch.float64,
     )

@@ -10,6 +10,7 @@ import triton.language as tl
 
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.tile_sizes import Tile, padded
+from trainscope_kernels.attention.triton_meta import meta
 from trainscope_kernels.triton_start import FUSED, Start, compiled_start, starter
 
 __all__ = ["Launch", "kind_of", "planned", "start", "start_of", "tile_count"]
@@ -46,12 +47,14 @@ def planned(
     tile: Tile,
     heads: int,
     tiles: int,
-    **constants: Any,
+    *,
+    ragged: bool,
+    fold: bool = False,
 ) -> Launch:
     """The launch of one of the kernels that multiply, whose arguments have one order.
 
     made: the tensors whose strides follow the mask's. heads, tiles: a batch has so many heads, a
-    head so many tiles, and each tile is a program. constants: what only this kernel has.
+    head so many tiles, and each tile is a program. ragged, fold: see Meta.
     """
     q, k, v, mask, cu_q, _, scale, softcap, left, right, from_end = call
     strides = (q.stride(), k.stride(), v.stride(), NO_STRIDES if mask is None else mask.stride())
@@ -78,22 +81,25 @@ def planned(
             right,
         ),
         {
-            "VARLEN": cu_q is not None,
-            "MASK": "none" if mask is None else "hide" if mask.dtype == torch.bool else "add",
-            "SOFTCAP": softcap > 0,
-            "HAS_LEFT": left >= 0,
-            "HAS_RIGHT": right >= 0,
-            "FROM_END": from_end,
-            "DIM": dim,
-            "VALUE_DIM": value_dim,
-            "BLOCK_M": tile.queries,
-            "BLOCK_N": tile.keys,
-            "BLOCK_DIM": padded(dim),
-            "BLOCK_VALUE": padded(value_dim),
-            "OFFSET": tl.int32 if widest <= WIDEST_NARROW_STRIDE else tl.int64,
-            "WIDE": tl.float64 if q.dtype == torch.float64 else tl.float32,
-            "PRECISION": _dot_precision(q.dtype, max(dim, value_dim)),
-            **constants,
+            "META": meta(
+                VARLEN=cu_q is not None,
+                MASK="none" if mask is None else "hide" if mask.dtype == torch.bool else "add",
+                SOFTCAP=softcap > 0,
+                FOLD=fold,
+                HAS_LEFT=left >= 0,
+                HAS_RIGHT=right >= 0,
+                FROM_END=from_end,
+                RAGGED=ragged,
+                DIM=dim,
+                VALUE_DIM=value_dim,
+                BLOCK_M=tile.queries,
+                BLOCK_N=tile.keys,
+                BLOCK_DIM=padded(dim),
+                BLOCK_VALUE=padded(value_dim),
+                OFFSET=tl.int32 if widest <= WIDEST_NARROW_STRIDE else tl.int64,
+                WIDE=tl.float64 if q.dtype == torch.float64 else tl.float32,
+                PRECISION=_dot_precision(q.dtype, max(dim, value_dim)),
+            )
         },
         tile.warps,
         tile.stages,
