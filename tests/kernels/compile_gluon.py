@@ -26,15 +26,20 @@ MASKS = {
     # queries, keys, left, right, from_end
     "none": (256, 256, -1, -1, False),
     "end": (256, 200, -1, -1, False),
-    "diagonal": (256, 256, -1, 0, False),
+    "diagonal": (1024, 1024, -1, 0, False),
+    "short diagonal": (256, 256, -1, 0, False),
     "band": (256, 200, 100, 0, True),
     "packed": (300, 300, -1, 0, True),
 }
-EVERY = list(product((64, 96, 128, 192, 256), MASKS, (0.0, 30.0)))
+EVERY = [
+    *product((64, 96, 128, 192, 256), [each for each in MASKS if each[:5] != "short"], (0.0, 30.0)),
+    *product((64,), ("short diagonal",), (0.0, 30.0)),
+]
 FORWARD = [
     *product((64, 96, 128, 192, 256), ("none", "diagonal"), (0.0,)),
     *product((64, 96, 128, 192, 256), ("band",), (30.0,)),
     *product((64, 128, 256), ("packed",), (0.0,)),
+    (64, "short diagonal", 0.0),
     (64, "end", 0.0),
     (128, "end", 0.0),
 ]
@@ -56,7 +61,7 @@ BACKWARD = [
     (192, "band", 30.0, 4, False),
     (128, "end", 30.0, 4, False),
 ]
-BANDS = [each for each in MASKS if each != "packed"]
+BANDS = [each for each in MASKS if each not in ("packed", "short diagonal")]
 EVERY_BACKWARD = [
     *product((64, 96, 128), BANDS, (0.0,), (4, 2), (False, True)),
     *product((64,), BANDS, (30.0,), (4, 2), (False, True)),
@@ -87,7 +92,7 @@ def forward(case: tuple[Any, ...]) -> list[dict[str, Any]]:
     q = torch.zeros((1 if packed else 2, 4, queries, dim), dtype=dtype)
     k = torch.zeros((1 if packed else 2, 4, keys, dim), dtype=dtype)
     call = Call(q, k, k, None, cu, cu, 0.1, softcap, left, right, from_end)
-    assert band_of_call(call).mask == ("band" if packed else mask)
+    assert band_of_call(call).mask == ("band" if packed else mask.removeprefix("short "))
     lse = torch.zeros(q.shape[:3])
     # what lists the blocks of packed sequences is compiled with Triton's kernels
     made = compiled_by(

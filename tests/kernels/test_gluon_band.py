@@ -158,3 +158,13 @@ def test_the_cheapest_mask_is_taken(dim, queries, keys, band, mask) -> None:
 def test_a_mask_changes_how_much_is_computed_at_once_but_not_the_tiles_of_keys(dim: int) -> None:
     # whether a tile needs a mask is found out before how the call is computed
     assert gluon_forward_sizes.MASKED[dim].keys == gluon_forward_sizes.PLANS[dim].keys
+
+
+def test_what_is_a_diagonal_in_tiles_of_keys_is_one_in_the_smaller_tiles_of_a_short_call() -> None:
+    for dim, plan in gluon_forward_sizes.SHORT_CAUSAL.items():
+        assert gluon_forward_sizes.PLANS[dim].keys % plan.keys == 0
+    short, long = (
+        gluon_forward_sizes.plan_of(call_of(64, length, length, -1, 0, False))
+        for length in (512, 513)
+    )
+    assert (short.keys, long.keys) == (64, 128)

@@ -30,7 +30,7 @@ def compiled(compiled_attention: dict[str, Any]) -> list[dict]:
 def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict]) -> None:
     names = [each["kernel"] for each in compiled]
     assert {name: names.count(name) for name in names} == {
-        "attention_forward": 20,
+        "attention_forward": 21,
         "attention_backward": 11,
         "attention_wide_backward": 4,
         "attention_queries_backward": 7,

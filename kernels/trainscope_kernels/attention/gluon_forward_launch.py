@@ -16,7 +16,6 @@ from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.gluon_forward import attention_forward
 from trainscope_kernels.attention.gluon_forward_sizes import (
     ROWS,
-    STAGES,
     band_of_call,
     plan_of,
     tiling_of,
@@ -140,7 +139,7 @@ def _planned(call: Call, out: Tensor) -> Planned:
     listed = band.mask == "diagonal"
     return Planned(
         tiling.programs,
-        (q.device.index, q.dtype, dim, band.mask, capped, call.cu_q is not None),
+        (q.device.index, q.dtype, dim, band.mask, plan.keys, capped, call.cu_q is not None),
         (
             tensor_map(q, ROWS, width),
             tensor_map(k, plan.keys, width),
@@ -170,7 +169,7 @@ def _planned(call: Call, out: Tensor) -> Planned:
             "DIM": width,
             "MAIN": plan.main,
             "REST": plan.rest,
-            "STAGES": STAGES,
+            "STAGES": plan.stages,
             "Q_STAGES": plan.q_stages,
             "MASK": band.mask,
             "CAPPED": capped,

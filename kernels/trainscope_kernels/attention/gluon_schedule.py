@@ -19,6 +19,9 @@ __all__ = ["Tiling", "balanced_lists", "heads_together", "is_ready", "schedule_o
 
 L2_SHARE = 32 * 2**20
 """Bytes; about half of the L2 cache of an H100 or H200."""
+TILE_COST = 2
+"""Steps that a tile takes beside its own. Of seven causal shapes 2 was the faster in all beside 1,
+by 0.1 to 0.7 %, and as fast as 3."""
 
 
 class Tiling(NamedTuple):
@@ -64,8 +67,8 @@ def balanced_lists(
             for instance in range(group, min(group + together, instances)):
                 busy, program = free[0]
                 taken[program].append(instance * blocks + block)
-                # a tile costs about one step more: its Q, its first mask, its output
-                heapq.heapreplace(free, (busy + steps[block] + 1, program))
+                # beside its steps there are its Q, its first mask and its output
+                heapq.heapreplace(free, (busy + steps[block] + TILE_COST, program))
     table: list[int] = []
     offsets: list[int] = []
     for each in taken:
