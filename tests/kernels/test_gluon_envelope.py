@@ -171,9 +171,19 @@ def test_packed_sequences_are_taken(hopper: FakeTensorMode) -> None:
 
         assert chosen(packed, impl="gluon") == "gluon"
         assert chosen(packed, impl="gluon", causal=True, window=(9, 0), softcap=3.0) == "gluon"
-        assert chosen(packed) == "triton"
         with pytest.raises(ImplUnavailableError, match="head_dim and value dim 64, 96, 128, 192"):
             chosen(packed.narrow(2, 0, 80), impl="gluon")
+        # auto: where it was seen to be faster
+        assert chosen(packed) == "triton"
+        for rows, dim, impl in (
+            (50_000, 128, "gluon"),
+            (49_999, 128, "triton"),
+            (50_000, 64, "triton"),
+        ):
+            many = torch.empty(rows, 8, dim, dtype=torch.bfloat16, device="cuda:0")
+            assert chosen(many) == impl
+        in_float32 = torch.empty(50_000, 8, 128, device="cuda:0")
+        assert chosen(in_float32) == "triton"
 
 
 @pytest.mark.parametrize("scheduled", [False, True])

@@ -18,8 +18,9 @@
 | deterministic=True | yes, always | yes, dQ then has a kernel of its own |
 
 What is outside is refused where "gluon" was asked for by name, and "auto" then takes "triton"; it
-does so too for fewer than ``op.GLUON_FROM`` queries, where a launch costs more than it saves, and
-for a causal call of a new shape while a CUDA graph is captured, whose schedule cannot be copied.
+does so too for fewer than ``op.GLUON_FROM`` queries, where a launch costs more than it saves, for
+packed sequences but those that ``varlen.GLUON_FROM`` says were seen to be faster, and for a causal
+call of a new shape while a CUDA graph is captured, whose schedule cannot be copied.
 Copied first, since torch.compile cannot know of them here: a tensor whose address is not a multiple
 of 16 bytes (a view from inside a row), and an incoming gradient of another layout than the table's.
 """
