@@ -76,7 +76,9 @@ def test_with_the_optimizers_ranges_alone_a_step_is_from_one_to_the_next() -> No
         made.range("Optimizer.step#SGD.step", start + 80, start + 85)
         made.range("Optimizer.zero_grad#SGD.zero_grad", start + 86, start + 99)
     steps = find_steps(made.window())
-    assert steps.found_by == "from one optimizer step to the next ('Optimizer.step#SGD.step')"
+    assert steps.found_by == (
+        "the time from one optimizer step to the next ('Optimizer.step#SGD.step')"
+    )
     assert steps.period_ns.tolist() == [100, 100, -1]
 
 

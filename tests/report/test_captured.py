@@ -181,7 +181,7 @@ Lines that make the CPU wait
     → keep the value on the GPU, and read it only on the steps that use it; several values: one
       .tolist()
   Blocked time is not what a line costs: a step gets shorter only by the time in which the GPU has
-  nothing to do. Take the line out and compare the steps.
+  nothing to do. What it costs stands below.
 
 What taking syncs out gains, replayed from the captured window
  without                                                 step   speedup           may be

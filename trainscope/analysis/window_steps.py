@@ -186,7 +186,7 @@ def _repeating(window: Window, rows: Column, used: Column) -> WindowSteps:
     by_optimizer = np.isin(ranges.name_id[rows], optimizer)
     for mine, words in (
         (~by_optimizer, "the range {name!r}, the outermost that repeats"),
-        (by_optimizer, "from one optimizer step to the next ({name!r})"),
+        (by_optimizer, "the time from one optimizer step to the next ({name!r})"),
     ):
         for level in np.unique(depth[mine]):
             here = rows[mine & (depth == level)]

@@ -20,8 +20,9 @@ _NUMBER_WIDTH = 10
 _DURING = {"training": "", "between": " between steps", "": " outside steps"}
 _NOT_GAIN = (
     "Blocked time is not what a line costs: a step gets shorter only by the time in which the GPU "
-    "has nothing to do. Take the line out and compare the steps."
+    "has nothing to do."
 )
+_TRY_IT, _SEE_BELOW = "Take the line out and compare the steps.", "What it costs stands below."
 
 
 class _Row:
@@ -57,7 +58,8 @@ def syncs_section(report: Report) -> Iterator[RenderableType]:
             yield from _in_full(sync, report)
         yield from _rest(len(full) - MAX_FULL)
         if not dry:
-            yield hanging("", _NOT_GAIN, style="dim")
+            known = report.what_if is not None and report.what_if.removals
+            yield hanging("", f"{_NOT_GAIN} {_SEE_BELOW if known else _TRY_IT}", style="dim")
     if short:
         yield heading("Other waits: asked for, allowed, or outside training steps")
         for sync in short[:MAX_SHORT]:

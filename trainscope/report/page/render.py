@@ -23,6 +23,7 @@ from trainscope.report.page.history import History, Series, history
 from trainscope.report.page.names import kind_of_phase
 from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
+from trainscope.report.text_unseen import in_short
 from trainscope.report.wording import count_of, duration, number_ranges
 
 __all__ = ["render"]
@@ -161,8 +162,9 @@ def _numbers(report: Report) -> Iterator[tuple[str, str]]:
     if measured is not None:
         yield duration(measured), "step now, no profiler on"
     elif wall is not None:
-        live = report.run.source == "run"
-        yield duration(wall.median), "step (median)" if live else "step under the profiler"
+        words = "step (median)" if report.run.source == "run" else "step under the profiler"
+        dry = report.run.dry_run
+        yield duration(wall.median), "step of the dry run, not of training" if dry else words
     if what_if is not None and what_if.removals:
         best = what_if.removals[0]
         yield duration(best.step_ms), "without its syncs (replayed)"
@@ -186,7 +188,7 @@ def _bars(report: Report) -> Iterator[_Bar]:
         _Part(
             phase.share or 0.0,
             KINDS.index(kind_of_phase(phase.name)),
-            f"{phase.name} {duration(phase.per_step_ms.median)}, {phase.share or 0.0:.0%}",
+            f"{phase.name} {duration(phase.per_step_ms.median)}, {_share(phase.share or 0.0)}",
         )
         for phase in report.phases
         if (phase.share or 0.0) > _LEAST_SHARE
@@ -194,7 +196,7 @@ def _bars(report: Report) -> Iterator[_Bar]:
     if parts:
         rest = 1.0 - sum(part.share for part in parts)
         if rest > _LEAST_SHARE:
-            parts.append(_Part(rest, KINDS.index("idle other"), f"outside phases {rest:.0%}"))
+            parts.append(_Part(rest, KINDS.index("idle other"), f"outside phases {_share(rest)}"))
         yield _Bar("CPU, by phase", "; ".join(part.words for part in parts), parts)
     gpu, idle = report.gpu, report.idle
     if gpu is None or idle is None:
@@ -210,6 +212,10 @@ def _bars(report: Report) -> Iterator[_Bar]:
         if ms > 0.001 * whole
     ]
     yield _Bar("GPU, in the captured window", "; ".join(part.words for part in parts), parts)
+
+
+def _share(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.005 else "<1%"
 
 
 def _curves(found: History) -> Iterator[tuple[str, Markup, str]]:
@@ -237,7 +243,7 @@ def _legend(drawn: Timeline | None) -> list[dict[str, object]]:
 
 def _unseen(report: Report) -> list[str]:
     words = [] if report.detector is None else [*report.detector.disarmed]
-    words += [] if report.detector is None else report.detector.cannot_see
+    words += [] if report.detector is None else in_short(report.detector.cannot_see)
     words += [] if report.gpu is None else report.gpu.problems
     words += [] if report.capture is None else report.capture.missing
     return list(dict.fromkeys([*words, *report.not_seen, *report.notes]))
