@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ def kernel_figures() -> str:
         memory_bound("softmax", "Softmax over the last dim"),
         attention(),
         gluon_and_cudnn(),
+        train_transformer(),
         attention_memory(),
         op_cost(),
         claims(),
@@ -109,6 +111,27 @@ def gluon_and_cudnn() -> str:
             f"({cell['ratio_min']:.2f} to {cell['ratio_max']:.2f}) |"
         )
     return "\n".join(lines)
+
+
+def train_transformer() -> str:
+    """Tokens a second of the example's GPT, and how far the loss curves are apart."""
+    found = read("train_transformer")
+    model, apart = found["model"], found["largest_relative_difference_to_sdpa"]
+    speeds = {name: statistics.median(each) for name, each in found["tokens_per_second"].items()}
+    used = found["attention_kernels"]["sdpa"]
+    cudnn = " (cuDNN's kernels)" if any("cudnn" in name for name in used) else ""
+    return (
+        f"The example's GPT with {model['layers']} layers of width {model['width']}, "
+        f"{model['heads']} heads, context {model['context']}, batch {model['batch']}, trained in "
+        f"bfloat16 by autocast, variants in turn ({found['device']}, torch {found['torch']}, "
+        f"{found['date']}; `kernels/bench/train_transformer.py`): {speeds['sdpa']:,.0f} tokens/s "
+        f"with SDPA as it comes{cudnn}, {speeds['sdpa fa2']:,.0f} with its FlashAttention-2, "
+        f"{speeds['kernels']:,.0f} with `swap`: "
+        f"{found['ratio_to_sdpa']['kernels']:.2f}x SDPA. Over {found['steps']} steps from one seed "
+        f"the loss fell from {found['losses']['sdpa'][0]:.2f} to {found['losses']['sdpa'][-1]:.2f} "
+        f"and was never further from SDPA's than {apart['kernels']:.1e} of it; FlashAttention-2's "
+        f"was {apart['sdpa fa2']:.1e} off."
+    )
 
 
 def attention_memory() -> str:
