@@ -65,6 +65,27 @@ def hot_path() -> str:
     return "\n".join(lines)
 
 
+def in_the_loop() -> str:
+    """The same pieces between the calls of a training step; nothing where that is not measured."""
+    if not (RESULTS / "in_the_loop.json").exists():
+        return ""
+    result = read("in_the_loop")
+    step = result["steps_in_turn"]
+    low, high = step["extra_us_lower_95"], step["extra_us_upper_95"]
+    lines = [
+        f"In a loop the pieces come once a step and are fetched from far away each time "
+        f"({measured_on(result)}; `tests/bench/in_the_loop.py`). Bare steps of "
+        f"{step['bare_us'] / 1e3:.2f} ms and steps with everything on in turn, each beside the two "
+        f"around it: {step['extra_us']:.0f} µs more ({low:.0f} to {high:.0f}), "
+        f"{step['extra_us'] / step['bare_us']:.1%}.",
+        "",
+        "| what | µs, median |",
+        "|---|---|",
+        *(f"| {name} | {found_us:.1f} |" for name, found_us in result["rows"].items()),
+    ]
+    return "\n".join(lines)
+
+
 def log_cost() -> str:
     """One log call at a time, beside what one would write instead."""
     result = read("log_cost")
@@ -168,12 +189,13 @@ def figures() -> str:
         overhead("overhead"),
         overhead("overhead_first_steps"),
         hot_path(),
+        in_the_loop(),
         log_cost(),
         sync_cases(),
         nsys_kernels(),
         replay_truth(),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def report() -> str:

@@ -26,7 +26,7 @@ __all__ = ["MODES", "SyncDetector"]
 
 MODES = ("record", "warn", "error", "off")
 
-_ASKED_EACH_STEP = 100
+_ASKED_EACH_STEP = 32
 """Steps in a row without a change of the warnings filters, from which on not each step asks."""
 _ASKED_LATER = 8
 """Then each so many steps; a change makes each step ask again."""
