@@ -123,6 +123,41 @@ def test_a_folder_of_the_tensorboard_handler_has_a_rank_a_worker_and_its_windows
     assert told[-1] == (total, total)
 
 
+@pytest.mark.parametrize(
+    ("told", "ranks"), [((3, 1), [1, 3]), ((1, 1), [0, 1]), ((2, None), [0, 1])]
+)
+def test_workers_have_the_ranks_that_their_traces_tell(
+    tmp_path: Path, told: tuple[int | None, ...], ranks: list[int]
+) -> None:
+    for worker, rank in zip("ab", told, strict=True):
+        document = {**TRACE, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 4}}
+        (tmp_path / f"{worker}.1.pt.trace.json").write_text(json.dumps(document))
+    found = load(tmp_path)
+    assert [found.rank, *(other.rank for other in found.ranks)] == ranks
+    assert bool(found.notes) == (ranks == [0, 1])  # then they are numbered by their names
+
+
+@pytest.mark.parametrize(
+    ("info", "rank_of"),
+    [
+        ({"rank": 3, "world_size": 8}, (3, 8)),
+        ({"rank": 8, "world_size": 8}, None),
+        ({"rank": 0, "world_size": 10**9}, None),
+        ({"rank": "0", "world_size": []}, None),
+        (7, None),
+    ],
+)
+def test_a_trace_tells_which_rank_wrote_it(
+    tmp_path: Path, info: object, rank_of: tuple[int, int] | None
+) -> None:
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps({**TRACE, "distributedInfo": info}))
+    found = load(file)
+    assert found.windows[0].rank_of == rank_of
+    assert (found.rank, found.info.world_size) == (rank_of or (0, 1))
+    assert (found.ranks, found.missing_ranks, found.notes) == ((), (), ())
+
+
 def test_of_a_folder_what_cannot_be_read_is_noted_and_nothing_at_all_is_an_error(
     tmp_path: Path,
 ) -> None:

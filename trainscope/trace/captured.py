@@ -33,7 +33,8 @@ def load_file(path: Path, progress: Progress | None) -> Trace:
     Raises TraceError for a file that is no recording.
     """
     if not _is_of_nsys(path):
-        return _trace(path, 0, [read_torch_trace(path, progress=progress)])
+        window = read_torch_trace(path, progress=progress)
+        return _trace(path, window.rank_of[0] if window.rank_of else 0, [window])
     windows = read_nsys_processes(path, progress=progress)
     others = tuple(_trace(path, rank, [w]) for rank, w in enumerate(windows[1:], start=1))
     return _trace(path, 0, windows[:1], ranks=others)
@@ -42,8 +43,8 @@ def load_file(path: Path, progress: Progress | None) -> Trace:
 def load_folder(path: Path, files: Sequence[Path], progress: Progress | None) -> Trace:
     """The trace of a folder that ``tensorboard_trace_handler`` wrote: each worker is a rank.
 
-    Workers are numbered in the order of their names, as the files do not tell ranks. A file that
-    cannot be read is left out and noted; raises TraceError when none can.
+    Where their files do not tell ranks, workers are numbered in the order of their names. A file
+    that cannot be read is left out and noted; raises TraceError when none can.
     """
     windows: defaultdict[str, list[Window]] = defaultdict(list)
     damaged: defaultdict[str, list[str]] = defaultdict(list)
@@ -61,13 +62,25 @@ def load_folder(path: Path, files: Sequence[Path], progress: Progress | None) ->
             f"{path} holds no trace that can be read: {next(iter(damaged.values()))[0]}"
         )
     notes = [note for worker in sorted(damaged) for note in damaged[worker]]
-    if len(workers) > 1:
-        notes.append(
-            f"the folder holds traces of {len(workers)} workers, numbered as ranks in the order of "
-            f"their names; this is {workers[0]}"
-        )
-    others = tuple(_trace(path, rank, windows[w]) for rank, w in enumerate(workers) if rank)
-    return _trace(path, 0, windows[workers[0]], notes=notes, ranks=others)
+    numbers = _told_ranks({worker: windows[worker][0] for worker in workers})
+    if numbers is not None:
+        workers.sort(key=lambda worker: numbers[worker])
+    else:
+        numbers = {worker: number for number, worker in enumerate(workers)}
+        if len(workers) > 1:
+            notes.append(
+                f"the folder holds traces of {len(workers)} workers, numbered as ranks in the "
+                f"order of their names; this is {workers[0]}"
+            )
+    first, *rest = workers
+    others = tuple(_trace(path, numbers[worker], windows[worker]) for worker in rest)
+    return _trace(path, numbers[first], windows[first], notes=notes, ranks=others)
+
+
+def _told_ranks(first: dict[str, Window]) -> dict[str, int] | None:
+    """The rank of each worker by its first window; None where they do not tell different ones."""
+    found = {worker: window.rank_of[0] for worker, window in first.items() if window.rank_of}
+    return found if len(set(found.values())) == len(first) else None
 
 
 def torch_traces_in(path: Path) -> list[Path]:
@@ -130,6 +143,7 @@ def _trace(
         created_unix_ns=first.unix_ns_at_zero,
         device=next((name for name in first.devices if name), None),
         source=first.source,
+        world_size=first.rank_of[1] if first.rank_of else 1,
     )
     return Trace(
         path,

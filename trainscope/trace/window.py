@@ -201,3 +201,5 @@ class Window:
     """Whether CUDA's record of waits was on, so that an empty ``syncs`` means none."""
     problems: tuple[str, ...]
     """What is missing or was left out in reading, in words, the worst first."""
+    rank_of: tuple[int, int] | None = None
+    """Which rank recorded it, of how many; None where the file does not tell."""

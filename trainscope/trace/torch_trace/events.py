@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Args", "Document", "Event", "decode_event", "decode_events"]
+__all__ = ["Args", "Distributed", "Document", "Event", "decode_event", "decode_events"]
 
 
 class Args(msgspec.Struct, gc=False):
@@ -47,12 +47,20 @@ class Device(msgspec.Struct):
     name: str = ""
 
 
+class Distributed(msgspec.Struct):
+    """Which rank wrote a trace, of how many."""
+
+    rank: int = -1
+    world_size: int = -1
+
+
 class Document(msgspec.Struct):
     """The whole of a trace."""
 
     traceEvents: list[Event] | None = None
     deviceProperties: list[Device] = msgspec.field(default_factory=list)
     baseTimeNanoseconds: int | None = None
+    distributedInfo: msgspec.Raw = msgspec.field(default=msgspec.Raw())
     with_stack: int = 0
 
 

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from trainscope.trace.device_limit import with_possible_devices
-from trainscope.trace.torch_trace.events import Document, Event
+from trainscope.trace.torch_trace.events import Distributed, Document, Event
 from trainscope.trace.torch_trace.problems import LeftOut, problems
 from trainscope.trace.torch_trace.source import Progress, pieces
 from trainscope.trace.torch_trace.split import Frame, batches
@@ -26,6 +28,8 @@ _OLD_NAMES = {
     "Memset": "gpu_memset",
 }
 """Categories as torch wrote them before 1.12."""
+
+_LARGEST_WORLD = 1_000_000
 
 
 def read_torch_trace(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Window:
@@ -176,6 +180,7 @@ class _Reading:
             unix_ns_at_zero=_unix_ns(document, base_ns),
             has_sync_records=len(syncs) > 0,
             problems=(),
+            rank_of=_rank_of(document),
         )
         left_out = LeftOut(sum(rows.bad_time for rows in tables), self.odd_syncs, self.halves)
         return with_possible_devices(replace(found, problems=problems(found, frame, left_out)))
@@ -192,6 +197,16 @@ def _shape_text(text: bytes) -> str:
 def _devices(document: Document) -> tuple[str, ...]:
     named = {device.id: device.name for device in document.deviceProperties if device.id >= 0}
     return tuple(named.get(i, "") for i in range(max(named, default=-1) + 1 if named else 0))
+
+
+def _rank_of(document: Document) -> tuple[int, int] | None:
+    """Its rank and how many there are; None where torch.distributed was not in use."""
+    try:
+        found = msgspec.json.decode(document.distributedInfo, type=Distributed)
+    except msgspec.MsgspecError:
+        return None
+    possible = 0 <= found.rank < found.world_size <= _LARGEST_WORLD
+    return (found.rank, found.world_size) if possible else None
 
 
 def _unix_ns(document: Document, base_ns: int) -> int | None:
