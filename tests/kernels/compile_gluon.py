@@ -49,6 +49,8 @@ BACKWARD = [
     (128, "diagonal", 0.0, 4, False),
     (64, "none", 0.0, 4, False),
     (64, "diagonal", 0.0, 4, False),
+    (128, "diagonal", 0.0, 2, False),
+    (64, "diagonal", 0.0, 2, False),
     (96, "end", 0.0, 4, False),
     (128, "end", 0.0, 2, False),
     (96, "band", 0.0, 2, False),
