@@ -6,6 +6,8 @@ import re
 
 import numpy as np
 
+from trainscope.analysis.communication import collectives
+from trainscope.analysis.kernel_names import short_name
 from trainscope.analysis.nesting import depths
 from trainscope.analysis.window_steps import WindowSteps
 from trainscope.trace.window import Column, OpKind, Window
@@ -16,6 +18,7 @@ __all__ = [
     "kind_of_phase",
     "kinds_of_ops",
     "names_of",
+    "names_of_ops",
     "phase_rows",
 ]
 
@@ -38,12 +41,20 @@ def names_of(window: Window, name_id: Column) -> list[str]:
     return [window.names[place][:LONGEST_NAME] for place in name_id.tolist()]
 
 
+def names_of_ops(window: Window, rows: Column) -> list[str]:
+    """What GPU ops are called: the bare names of kernels, whose own may be lines long."""
+    known = {
+        place: short_name(window.names[place]) for place in set(window.gpu.name_id[rows].tolist())
+    }
+    return [known[place] for place in window.gpu.name_id[rows].tolist()]
+
+
 def kinds_of_ops(window: Window, rows: Column) -> list[str]:
     """The kind of each GPU op."""
-    names = names_of(window, window.gpu.name_id[rows])
+    talks = collectives(window)[rows]
     return [
-        "collective" if "nccl" in name.lower() else _OP_KINDS[OpKind(int(kind))]
-        for kind, name in zip(window.gpu.kind[rows], names, strict=True)
+        "collective" if talking else _OP_KINDS[OpKind(kind)]
+        for kind, talking in zip(window.gpu.kind[rows].tolist(), talks.tolist(), strict=True)
     ]
 
 

@@ -20,6 +20,7 @@ from trainscope.report.page.names import (
     kind_of_phase,
     kinds_of_ops,
     names_of,
+    names_of_ops,
     phase_rows,
 )
 from trainscope.report.page.replay_pictures import ReplayPictures
@@ -78,7 +79,7 @@ def _recorded(
                 gpu.start_ns[rows] - zero_ns,
                 gpu.end_ns[rows] - zero_ns,
                 kinds_of_ops(window, rows),
-                names_of(window, gpu.name_id[rows]),
+                names_of_ops(window, rows),
                 labels=labels,
                 until_ns=length_ns,
             )

@@ -16,6 +16,7 @@ from trainscope.report.page.names import (
     kind_of_phase,
     kinds_of_ops,
     names_of,
+    names_of_ops,
     phase_rows,
 )
 from trainscope.report.page.timeline import Labels, Lane, Picture, lane_of
@@ -103,7 +104,7 @@ class ReplayPictures:
             drawn.gpu_start_ns[rows],
             drawn.gpu_end_ns[rows],
             kinds_of_ops(self._window, op),
-            names_of(self._window, self._window.gpu.name_id[op]),
+            names_of_ops(self._window, op),
             labels=self._labels,
             until_ns=drawn.length_ns,
         )
