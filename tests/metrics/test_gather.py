@@ -6,16 +6,16 @@ The driver is a stand-in that reads the parameters as the kernel does, on host m
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 import torch
 from metrics_rig import Rig, until
 
-from trainscope.metrics import gather
-from trainscope.metrics.gather import Gather, GatherError
+from trainscope.metrics import gather, split
+from trainscope.metrics.gather import Gather
 from trainscope.metrics.gather_kernel import GATHER_LIMIT
 
 _WIDTHS: dict[int, tuple[Any, Any]] = {
@@ -71,8 +71,16 @@ class StandInDriver:
 def driver(monkeypatch: pytest.MonkeyPatch) -> StandInDriver:
     made = StandInDriver()
 
-    monkeypatch.setitem(gather._kernels, -1, (made.launch, ctypes.c_void_p(1)))
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)
+    kernel = made.launch, ctypes.c_void_p(1)
+
+    class Ready(Gather):
+        def __init__(self, dtypes: Sequence[torch.dtype], device_index: int) -> None:
+            super().__init__(dtypes, device_index)
+            self._one_gpu = True
+            self.take(kernel)
+
+    monkeypatch.setattr(gather, "_waiting", deque())
+    monkeypatch.setattr(split, "Gather", Ready)
     monkeypatch.setattr(
         Gather, "takes", staticmethod(lambda dtypes, _: 0 < len(dtypes) <= GATHER_LIMIT)
     )
@@ -206,40 +214,78 @@ def gather_of(rig: Rig, names: Iterable[str]) -> Gather:
 def test_until_the_kernel_is_loaded_torch_copies(
     driver: StandInDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = gather._kernels.pop(-1)
-    monkeypatch.setattr(gather, "_loaded", lambda: kernel)
-    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    monkeypatch.setattr(split, "Gather", Gather)
+    monkeypatch.setattr(gather, "_kernels", {-1: (driver.launch, ctypes.c_void_p(1))})
     with Rig(interval_s=60.0) as rig:
         for step in range(3):
             rig.logger.log(step, {"x": torch.tensor(float(step))})
         assert driver.launches == []
-        gather.load_wanted()
+        gather_of(rig, "x")._one_gpu = True
+        gather.load_awaited()
         rig.logger.log(3, {"x": torch.tensor(3.0)})
         assert driver.launches == [1]
         assert rig.close() == [(s, {"x": float(s)}) for s in range(4)]
 
 
-def test_a_kernel_that_cannot_be_loaded_is_asked_for_once(
+def test_values_on_another_device_than_the_current_one_are_left_to_torch(
     driver: StandInDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
-
-    def fail() -> None:
-        asked.append(1)
-        raise GatherError("the driver did not load the kernel: 218")
-
-    monkeypatch.delitem(gather._kernels, -1)
-    monkeypatch.setattr(gather, "_refused", {})
-    monkeypatch.setattr(gather, "_loaded", fail)
-    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
-    with Rig(interval_s=60.0) as rig:
-        for step in range(4):
+    devices = iter([-1, 0, -1])
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: next(devices))
+    with Rig() as rig:
+        rig.logger.log(0, {"x": torch.tensor(0.0)})
+        gather_of(rig, "x")._one_gpu = False
+        for step in range(1, 4):
             rig.logger.log(step, {"x": torch.tensor(float(step))})
-            gather.load_wanted()
-        assert not gather_of(rig, "x").works
         assert rig.close() == [(s, {"x": float(s)}) for s in range(4)]
-    assert asked == [1]
-    assert driver.launches == []
+    assert len(driver.launches) == 3
+
+
+class LoadingDriver:
+    """Notes what is called; ``fails`` is the call that does."""
+
+    def __init__(self, fails: str) -> None:
+        self.calls: list[str] = []
+        self._fails = fails
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        if name == self._fails == "cuLaunchKernelEx":
+            raise AttributeError(name)
+
+        def call(*_: object) -> int:
+            self.calls.append(name)
+            return 218 if name == self._fails else 0
+
+        return call
+
+
+PUSHED = ["cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2"]
+POPPED = ["cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"]
+LOADED = ["cuModuleLoadData", "cuModuleGetFunction"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "calls"),
+    [
+        ("nothing", [*PUSHED, *LOADED, *POPPED]),
+        ("cuModuleLoadData", [*PUSHED, *LOADED[:1], *POPPED]),
+        ("cuCtxPushCurrent_v2", [*PUSHED, *POPPED[1:]]),
+        ("cuDevicePrimaryCtxRetain", PUSHED[:2]),
+        ("cuLaunchKernelEx", []),
+    ],
+)
+def test_the_kernel_is_loaded_once_a_device_and_the_context_left_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, fails: str, calls: list[str]
+) -> None:
+    loading = LoadingDriver(fails)
+    monkeypatch.setattr(gather, "_driver", lambda: loading)
+    monkeypatch.setattr(gather, "_waiting", deque())
+    monkeypatch.setattr(gather, "_kernels", {})
+    two = [Gather([torch.float32], 0), Gather([torch.int64], 0)]
+    gather.load_awaited()
+    gather.load_awaited()
+    assert [each.ready for each in two] == [fails == "nothing"] * 2
+    assert loading.calls == calls
 
 
 @pytest.mark.gpu
@@ -247,28 +293,26 @@ def test_the_kernel_itself_on_each_dtype() -> None:
     call, expected = call_of_each_dtype("cuda")
     with Rig(interval_s=0.02) as rig:
         rig.logger.log(0, call)
-        until(lambda: torch.cuda.current_device() in gather._kernels)  # the worker has loaded it
+        until(lambda: gather_of(rig, call).ready)  # the worker has loaded the kernel
         for step in range(1, 4):
             rig.logger.log(step, call)
-        found = gather_of(rig, call)
-        assert found.works
-        assert found._function is not None, "it was not what copied"
+        assert gather_of(rig, call).ready, "the driver has refused it"
         assert rig.close() == [(step, expected) for step in range(4)]
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("count", [1, 2, GATHER_LIMIT])
 def test_the_kernel_on_special_values_of_half_precision(count: int) -> None:
-    values = [float("inf"), float("-inf"), 0.0, 2.0**-24, 65504.0, -1.5]
-    gather._wanted.add(torch.cuda.current_device())
-    gather.load_wanted()
-    with Rig() as rig:
+    values = [1.0, float("inf"), float("-inf"), 0.0, 2.0**-24, 65504.0, -1.5]
+    names = [f"h{i}" for i in range(count)]
+    with Rig(interval_s=0.02) as rig:
         for step, value in enumerate(values):
             one = torch.tensor(value, device="cuda")
-            call = {f"h{i}": one.half() if i % 2 else one.bfloat16() for i in range(count)}
-            rig.logger.log(step, call)
+            halves = (one.half() if i % 2 else one.bfloat16() for i in range(count))
+            rig.logger.log(step, dict(zip(names, halves, strict=True)))
+            until(lambda: gather_of(rig, names).ready)
         rows = rig.close()
     for (_, arrived), value in zip(rows, values, strict=True):
-        for i in range(count):
+        for i, name in enumerate(names):
             dtype = torch.float16 if i % 2 else torch.bfloat16
-            assert arrived[f"h{i}"] == float(torch.tensor(value).to(dtype))
+            assert arrived[name] == float(torch.tensor(value).to(dtype))

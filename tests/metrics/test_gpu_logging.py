@@ -13,7 +13,7 @@ import torch
 from metrics_rig import Rig, until
 
 from trainscope.errors import MetricError
-from trainscope.metrics.gather import load_wanted
+from trainscope.metrics.gather import load_awaited
 from trainscope.metrics.gather_kernel import GATHER_LIMIT
 
 pytestmark = pytest.mark.gpu
@@ -229,8 +229,9 @@ def test_one_launch_for_a_call_and_where_torch_copies_one_for_each_dtype() -> No
     mixed = {**floats, "h0": on_gpu(0.5).half(), "h1": on_gpu(1.5).half(), "n": on_gpu(3)}
     many = {f"f{i}": on_gpu(float(i)) for i in range(GATHER_LIMIT)} | {"n": on_gpu(3)}
     with Rig(interval_s=60.0) as rig:
-        rig.logger.log(0, floats)
-        load_wanted()
+        for call in (floats, mixed, many):
+            rig.logger.log(0, call)
+        load_awaited()
         assert len(kernels_of(lambda: rig.logger.log(0, floats))) == 10
         assert len(kernels_of(lambda: rig.logger.log(0, mixed))) == 10
         assert len(kernels_of(lambda: rig.logger.log(0, many))) == 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 from trainscope.metrics.gather_kernel import CODES, GATHER_LIMIT, KERNEL, PARAMETER_BYTES, PTX
 from trainscope.metrics.lanes import relax_capture_checks
 
-__all__ = ["Gather", "GatherError", "load_wanted"]
+__all__ = ["Gather", "GatherError", "load_awaited"]
 
 
 class GatherError(Exception):
@@ -45,7 +46,7 @@ class Gather:
 
     def __init__(self, dtypes: Sequence[torch.dtype], device_index: int) -> None:
         count = len(dtypes)
-        self._device_index = device_index
+        self.device_index = device_index
         self._parameters = (ctypes.c_ubyte * PARAMETER_BYTES)(*(CODES[each] for each in dtypes))
         self._pack = Struct(f"={2 * count}Q").pack_into
         self._config = _LaunchConfig(1, 1, 1, count, 1, 1, 0, None, None, 0)
@@ -56,8 +57,10 @@ class Gather:
         self._busy = False
         self._function: Any = None
         self._launch: Any = None
-        self.works = True
-        """False once the driver has refused."""
+        self._one_gpu = torch.cuda.device_count() == 1
+        self.ready = False
+        """Whether ``launch`` may be called: from when the kernel is loaded until it is refused."""
+        _waiting.append(self)
 
     @staticmethod
     def takes(dtypes: Sequence[torch.dtype], device_indices: Iterable[int]) -> bool:
@@ -75,69 +78,79 @@ class Gather:
         """Enqueue the copies on the stream, whose device is the current one.
 
         Raises:
-            GatherError: nothing was enqueued. The kernel is not loaded yet; or it never will be,
-                or the driver refused: then ``works`` is False.
+            GatherError: nothing was enqueued. Where the driver refused, ``ready`` is False now.
         """
         if self._busy:
             raise GatherError("a signal handler logs in the middle of another call")
         self._busy = True
         try:
-            if self._function is None:
-                self._find()
+            if not self._one_gpu and torch.cuda.current_device() != self.device_index:
+                raise GatherError("the values lie on another device than the current one")
             if stream != self._stream:
                 self._config.stream = self._stream = stream
             self._pack(self._parameters, GATHER_LIMIT, *to, *from_)
             code = self._launch(self._config_at, self._function, self._pointers_at, None)
             if code:
-                self.works = False
+                self.ready = False
                 raise GatherError(f"cuLaunchKernelEx returned {code}")
         finally:
             self._busy = False
 
-    def _find(self) -> None:
-        index = self._device_index
-        found = _kernels.get(index)
-        if found is None:
-            self.works = index not in _refused
-            if self.works:
-                _wanted.add(index)
-            raise GatherError("the kernel is not loaded")
-        if torch.cuda.current_device() != index:
-            self.works = False
-            raise GatherError("the values lie on another device than the current one")
-        self._launch, self._function = found
+    def take(self, kernel: Kernel) -> None:
+        """From now on launch this."""
+        self._launch, self._function = kernel
+        self.ready = True
 
 
-_Kernel = tuple[Callable[..., int], ctypes.c_void_p]
+Kernel = tuple[Callable[..., int], ctypes.c_void_p]
 """The driver's launch function, and the kernel in the context of one device."""
-_kernels: dict[int, _Kernel] = {}
-"""By device, for as long as the process lives."""
-_wanted: set[int] = set()
-_refused: dict[int, str] = {}
+_kernels: dict[int, Kernel | None] = {}
+"""By device, for as long as the process lives; None: it could not be loaded, so torch copies."""
+_waiting: deque[Gather] = deque()
 
 
-def load_wanted() -> None:
-    """Load the kernel where a launch has asked for it, away from the loop: it takes 15 ms."""
-    while _wanted:
-        index = _wanted.pop()
-        if index in _kernels:
-            continue
-        relax_capture_checks()
-        try:
-            with torch.cuda.device(index):
-                _kernels[index] = _loaded()
-        except (GatherError, OSError, AttributeError, RuntimeError) as fault:
-            _refused[index] = f"{type(fault).__name__}: {fault}"  # torch copies the values then
+def load_awaited() -> None:
+    """Give the kernel to those that wait for it; on the worker, for loading it takes 15 ms."""
+    while _waiting:
+        gather = _waiting.popleft()
+        index = gather.device_index
+        if index not in _kernels:
+            relax_capture_checks()
+            try:
+                _kernels[index] = _loaded(_driver(), index)
+            except (GatherError, OSError, AttributeError):  # no such driver, or one too old
+                _kernels[index] = None
+        kernel = _kernels[index]
+        if kernel is not None:
+            gather.take(kernel)
 
 
-def _loaded() -> _Kernel:
-    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+
+def _loaded(driver: Any, index: int) -> Kernel:
+    """Load the kernel into the device's primary context, which is the one that torch is in.
+
+    That need not be current on this thread.
+    """
     launch = driver.cuLaunchKernelEx
+    device, context, before = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
     module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-    for code in (
-        driver.cuModuleLoadData(ctypes.byref(module), PTX),
-        driver.cuModuleGetFunction(ctypes.byref(kernel), module, KERNEL),
-    ):
-        if code:
-            raise GatherError(f"the driver did not load the kernel: {code}")
+    _checked(driver.cuDeviceGet(ctypes.byref(device), index))
+    _checked(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    try:
+        _checked(driver.cuCtxPushCurrent_v2(context))
+        try:
+            _checked(driver.cuModuleLoadData(ctypes.byref(module), PTX))
+            _checked(driver.cuModuleGetFunction(ctypes.byref(kernel), module, KERNEL))
+        finally:
+            driver.cuCtxPopCurrent_v2(ctypes.byref(before))
+    finally:
+        driver.cuDevicePrimaryCtxRelease_v2(device)
     return launch, kernel
+
+
+def _checked(code: int) -> None:
+    if code:
+        raise GatherError(f"the driver did not load the kernel: {code}")

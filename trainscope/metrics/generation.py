@@ -59,7 +59,7 @@ class Generation:
             RuntimeError: a tensor is not 0-d.
         """
         groups, gather = layout.groups, layout.gather
-        if gather is None or not gather.works:
+        if gather is None or not gather.ready:
             return self._copy(groups, tensors)
         first_rows: list[int] = []
         to: list[int] = []

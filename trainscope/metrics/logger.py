@@ -11,7 +11,7 @@ from trainscope.errors import ConfigError, NonFiniteError
 from trainscope.metrics.arrivals import Arrivals
 from trainscope.metrics.delivery import Delivery
 from trainscope.metrics.fork import drop_in_child
-from trainscope.metrics.gather import load_wanted
+from trainscope.metrics.gather import load_awaited
 from trainscope.metrics.generation import ENTRY_LIMIT, Blocks, Generation
 from trainscope.metrics.lanes import stream_is_capturing
 from trainscope.metrics.outlet import Outlet
@@ -201,7 +201,7 @@ class MetricsLogger:
             )
             self.wants_step_end = True
         self._ask_for_rows()
-        load_wanted()
+        load_awaited()
 
     def _ask_for_rows(self) -> None:
         """Tell the loop that its rows are due, or seal them here when it does not come by."""
