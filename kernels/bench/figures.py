@@ -13,9 +13,9 @@ import dataclasses
 import importlib
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ LEFT_OUT = {"attention": ("manual",)}
 COMPILED_AHEAD = {"attention": ("flex", "triton", "gluon")}
 """Functions whose compilers run side by side first, where they would take half of the time. What
 a naive benchmark claims of these is then their first call without compiling."""
+MOST_AHEAD_S = 60.0
 BASELINE = {"gelu": "torch", "softmax": "torch", "attention": "sdpa fa2"}
 LONG = (1, 32, 16384, 128)
 DEVICE = torch.device("cuda", 0)
@@ -96,7 +97,10 @@ def without(impls: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def compile_ahead(chosen: Sequence[Any], names: Sequence[str]) -> None:
-    """Call the functions of these names once in every case, each name in a thread of its own."""
+    """Call the functions of these names once in every case, each name in a thread of its own.
+
+    One that hangs costs its minute and not the figures.
+    """
 
     def call(name: str) -> None:
         for case in chosen:
@@ -111,8 +115,12 @@ def compile_ahead(chosen: Sequence[Any], names: Sequence[str]) -> None:
             except Exception as error:  # told again, by the case itself
                 print(f"{case.name}, {name}: {type(error).__name__}: {str(error)[:300]}")
 
-    with ThreadPoolExecutor(max(len(names), 1)) as pool:
-        list(pool.map(call, names))
+    threads = [threading.Thread(target=call, args=(name,), daemon=True) for name in names]
+    for each in threads:
+        each.start()
+    ends = time.perf_counter() + MOST_AHEAD_S
+    for each in threads:
+        each.join(max(ends - time.perf_counter(), 0.0))
 
 
 def short(result: Comparison) -> str:
