@@ -93,7 +93,8 @@ def gluon_and_cudnn() -> str:
     lines = [
         f"The Hopper kernels beside cuDNN {found['cudnn'] // 10000}.{found['cudnn'] // 100 % 100} "
         f"through SDPA, {found['rounds']} rounds in changing order on a warm card, bfloat16: "
-        f"TFLOP/s, and cuDNN's time by ours, median, least and most ({found['device']}, torch "
+        f"TFLOP/s (FlexAttention's at one length), and cuDNN's time by ours, median, least and "
+        f"most ({found['device']}, torch "
         f"{found['torch']}, Triton {found['triton']}, {found['date']}; "
         f"`kernels/bench/gluon_vs_cudnn.py`{'; ' + found['note'] if 'note' in found else ''}):",
         "",
