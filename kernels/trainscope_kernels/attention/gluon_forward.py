@@ -8,7 +8,8 @@ Budget of an SM, 227 KB of shared memory and 65,536 registers:
     head_dim    64      64      96      128     192     256
                 full    masked
     warpgroups  3       2       2       2       2       2       of 64 queries
-    keys        128     128     128     128     64      64      of a tile, in two stages
+    keys        128     128     128     128     64      64      of a tile, in two stages; short and
+                                                                causal at 64: 64, in four
     Q           48 KB   16 KB   32 KB   32 KB   64 KB   64 KB   64 full: in two stages
     K           32 KB   32 KB   64 KB   64 KB   64 KB   64 KB
     V           32 KB   32 KB   64 KB   64 KB   64 KB   64 KB
