@@ -96,6 +96,23 @@ def test_hostile_names_stay_text() -> None:
     assert HOSTILE in embedded(page, "timeline")["labels"]  # pyright: ignore
 
 
+def test_a_name_cannot_turn_the_words_after_it_around() -> None:
+    turned = "\u202egnp.exe\u2066\x1b[31m\nnext"
+    info = made_run().info.model_copy(update={"device": turned})
+    page, report = page_of(replace(made_run(), info=info))
+    shown = page.split("<script", 1)[0]
+    assert "?gnp.exe??[31m\nnext" in shown
+    assert not any(sign in shown for sign in "\u202e\u2066\x1b")
+    assert json.loads(report)["run"]["device"] == turned
+    assert embedded(page, "report") == json.loads(report)
+
+
+def test_what_to_write_instead_keeps_its_lines() -> None:
+    page, _ = page_of(made_run(syncs=(replace(ITEM, kind="h2d-pageable", code="TS114"),)))
+    (snippet,) = re.findall(r"<pre>(.*?)</pre>", page, re.S)
+    assert html.unescape(snippet).splitlines()[1] == "for batch in loader:"
+
+
 def test_the_page_needs_nothing_from_elsewhere() -> None:
     page, _ = page_of(made_run())
     assert not re.findall(r"(?:src|href)\s*=|@import|url\(|fetch\(|https?://", page)

@@ -23,6 +23,7 @@ from trainscope.report.page.history import History, Series, history
 from trainscope.report.page.names import kind_of_phase
 from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
+from trainscope.report.text_parts import plain
 from trainscope.report.text_unseen import in_short
 from trainscope.report.wording import count_of, duration, number_ranges
 
@@ -102,9 +103,20 @@ def render(report: Report, basis: Basis) -> str:
 
 def _template():
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     return environment.from_string(_resource("page.html.j2"))
+
+
+def _shown(value: object) -> object:
+    """A text without what would turn around or hide the words after it."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "\n".join(map(plain, value.split("\n")))  # a snippet has lines
 
 
 def _resource(name: str) -> str:
