@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from trainscope.analysis.completeness import too_incomplete
+from trainscope.analysis.replay.answer import Removal, WhatIf
 from trainscope.analysis.replay.build import build_program
 from trainscope.analysis.replay.calibrate import Calibration, MeasuredWait, calibrate
 from trainscope.analysis.replay.drawing import Drawable
@@ -39,50 +40,6 @@ _CLEAR_GAIN = 0.02
 """Share of a step by which a gain is above the waits that were recorded beyond doubt."""
 _SMALL_BYTES = 1 << 16
 """What so small a copy takes does not depend on the rate."""
-
-
-@dataclass(frozen=True)
-class Removal:
-    """A step as replayed without some syncs."""
-
-    sites: tuple[WindowSite, ...]
-    what: Literal["all", "one", "smallest set"]
-    step_ns: float
-    speedup: float
-    band: tuple[float, float]
-    """Of the speedup: 10th and 90th percentile over what the profiler may have cost."""
-    replaced_by: tuple[str, ...]
-    """What stands in the place of each site's sync, in words."""
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """The replay of a window and what it says; where ``cannot_tell`` is set, only why not."""
-
-    measured_step_ns: float | None
-    """Without a profiler; None where it was not given."""
-    measured_wait_ns: float | None
-    """In a step at those sites that were timed without a profiler; None where none was."""
-    replayed_step_ns: float | None
-    """With all syncs, in the steady state, corrected for the profiler; None where nothing was
-    replayed."""
-    drift: float | None
-    """Of the recorded steps, replayed once as recorded, from what they took: (replayed / recorded)
-    - 1. That it is small shows that the window was read right, not that the forecast is."""
-    calibrated: bool
-    removals: tuple[Removal, ...]
-    """All together first, then each alone, most gain first, then the smallest set that keeps most
-    of the gain, where it is neither of these."""
-    cannot_tell: str | None
-    assumptions: tuple[str, ...]
-    kept: tuple[WindowSite, ...] = ()
-    """Sites that are in no removal, because the program needs them."""
-    lanes: tuple[tuple[int, int], ...] = ()
-    """Device and stream of each lane of the drawings."""
-    before: Drawable | None = None
-    """The recorded steps as replayed, for the likeliest guess."""
-    after: Drawable | None = None
-    """The same without any of the syncs that may go."""
 
 
 def what_if(
