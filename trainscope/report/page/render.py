@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
@@ -18,9 +17,9 @@ from trainscope.report.basis import Basis
 from trainscope.report.build_what_if import MIN_GAIN
 from trainscope.report.metrics_words import metrics_words
 from trainscope.report.model import Finding, Report
+from trainscope.report.page.bars import bars
 from trainscope.report.page.charts import curve
 from trainscope.report.page.history import History, Series, history
-from trainscope.report.page.names import kind_of_phase
 from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
 from trainscope.report.text_parts import plain
@@ -30,8 +29,6 @@ from trainscope.report.wording import count_of, duration, number_ranges
 __all__ = ["render"]
 
 MOST_ROWS = 30
-_LEAST_SHARE = 0.001
-"""Of a bar: what is less cannot be seen."""
 _BETWEEN_SENTENCES = r"(?<=[.!?]) (?=[A-Z0-9])|(?<=x\)\.) "
 """A sentence may begin with a place, in small letters, but then a speedup ends the one before."""
 _KIND_WORDS = {
@@ -45,24 +42,6 @@ _KIND_WORDS = {
     "phase": "other phases",
     "queue": "launched, waiting for the GPU",
 }
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A stretch of a bar."""
-
-    share: float
-    kind: int
-    words: str
-
-
-@dataclass(frozen=True)
-class _Bar:
-    """A step's time as one bar."""
-
-    title: str
-    words: str
-    parts: list[_Part]
 
 
 def render(report: Report, basis: Basis) -> str:
@@ -82,7 +61,7 @@ def render(report: Report, basis: Basis) -> str:
         legend=_legend(drawn),
         findings=_findings(report),
         snippets={(f.code, f.site): f.snippet for f in report.findings if f.snippet},
-        bars=list(_bars(report)),
+        bars=list(bars(report)),
         curves=list(_curves(history(basis.trace))),
         metrics=metrics_words(report.metrics),
         unseen=_unseen(report),
@@ -193,41 +172,6 @@ def _numbers(report: Report) -> Iterator[tuple[str, str]]:
 def _findings(report: Report) -> list[Finding]:
     """Those that the tables above do not show."""
     return [each for each in report.findings if not each.code.startswith("TS1")][:MOST_ROWS]
-
-
-def _bars(report: Report) -> Iterator[_Bar]:
-    parts = [
-        _Part(
-            phase.share or 0.0,
-            KINDS.index(kind_of_phase(phase.name)),
-            f"{phase.name} {duration(phase.per_step_ms.median)}, {_share(phase.share or 0.0)}",
-        )
-        for phase in report.phases
-        if (phase.share or 0.0) > _LEAST_SHARE
-    ]
-    if parts:
-        rest = 1.0 - sum(part.share for part in parts)
-        if rest > _LEAST_SHARE:
-            parts.append(_Part(rest, KINDS.index("idle other"), f"outside phases {_share(rest)}"))
-        yield _Bar("CPU, by phase", "; ".join(part.words for part in parts), parts)
-    gpu, idle = report.gpu, report.idle
-    if gpu is None or idle is None:
-        return
-    busy = sum(device.busy_ms_per_step for device in gpu.devices)
-    whole = busy + idle.per_step_ms
-    if not whole:
-        return
-    parts = [_Part(busy / whole, KINDS.index("kernel"), f"GPU busy {duration(busy)}")]
-    parts += [
-        _Part(ms / whole, KINDS.index(f"idle {cause}"), f"idle, {cause} {duration(ms)}")
-        for cause, ms in idle.causes.items()
-        if ms > 0.001 * whole
-    ]
-    yield _Bar("GPU, in the captured window", "; ".join(part.words for part in parts), parts)
-
-
-def _share(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.005 else "<1%"
 
 
 def _curves(found: History) -> Iterator[tuple[str, Markup, str]]:
