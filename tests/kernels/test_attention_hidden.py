@@ -97,6 +97,29 @@ def test_a_mask_of_whole_blocks(device: torch.device, impl: str) -> None:
 
 
 @each_impl
+@pytest.mark.parametrize("low", [-1e4, -1e9, -3.3e15, -1e20, torch.finfo(torch.float32).min])
+def test_numbers_that_models_add_for_minus_infinity(
+    device: torch.device, impl: str, low: float
+) -> None:
+    qkv = made(device, 24, 24, (2, 1))
+    mask = torch.zeros(24, 24, device=device)
+    mask[:, 20:] = low
+    mask[5:9] = low  # here they hide nothing, for all keys have it
+    out = flash_attention(*qkv, mask=mask, impl=impl)
+    right, _ = attention_truth.attention(*qkv, mask=mask)
+    kept = torch.ones(24, device=device)
+    kept[5:9] = 0.0
+    if abs(low) < 1e8 or abs(low) > 1e17:  # between, some digits of the scores are left
+        torch.testing.assert_close(out.double(), right, rtol=3e-3, atol=3e-3)
+    grad = torch.randn_like(out) * kept[:, None]
+    grads = torch.autograd.grad(out, qkv, grad, retain_graph=True)
+    for ours, expected in zip(grads, torch.autograd.grad(right, qkv, grad.double()), strict=True):
+        torch.testing.assert_close(ours, expected.to(ours), rtol=2e-5, atol=1e-4)
+    grads = torch.autograd.grad(out, qkv, torch.randn_like(out))
+    assert all(bool(each.isfinite().all()) for each in grads)
+
+
+@each_impl
 def test_a_document_mask_is_packed_sequences(device: torch.device, impl: str) -> None:
     lengths = [7, 1, 20, 5]
     document = torch.repeat_interleave(

@@ -44,7 +44,7 @@ def backward(
     out: torch.Tensor,
     lse: torch.Tensor,
 ) -> Gradients:
-    """Gradients of q, k and v, in their dtypes, the probabilities made anew from the LSE."""
+    """Gradients of q, k and v, in their dtypes, the probabilities made anew."""
     q, k, v = call[:3]
     wide = lse.dtype
     keys, values = _per_query_head(k, q).to(wide), _per_query_head(v, q).to(wide)
@@ -87,9 +87,11 @@ def _scores(call: Call, q: torch.Tensor, k: torch.Tensor) -> Scores:
 
 
 def _probabilities(logits: torch.Tensor, lse: torch.Tensor) -> torch.Tensor:
-    """exp(logits - lse); 0 in rows that see no key, where that would be exp(-inf + inf)."""
-    empty = lse == -torch.inf
-    return torch.exp(logits - lse.masked_fill(empty, 0.0)[..., None])
+    """Softmax of the logits; 0 in rows that see no key, where that would be NaN.
+
+    Not exp(logits - lse): beside a mask of billions the LSE has no digit left of the sum.
+    """
+    return torch.softmax(logits, dim=-1).masked_fill((lse == -torch.inf)[..., None], 0.0)
 
 
 def _per_query_head(x: torch.Tensor, q: torch.Tensor) -> torch.Tensor:

@@ -25,6 +25,7 @@ from trainscope_kernels.attention.triton_scores import (
     add_mask,
     block_limits,
     in_band,
+    probability,
     soft_tanh,
 )
 from trainscope_kernels.attention.triton_tiles import (
@@ -131,7 +132,7 @@ def attention_dq(
                             s, visible, mask, queries, keys, n_q, n_k,
                             mask_strides[2], mask_strides[3], META.MASK == "add",
                         )  # fmt: skip
-                p = tl.exp2(s - log2_lse[:, None])
+                p = probability(s, log2_lse[:, None], META.MASK == "add")
                 if part != 1:
                     # a hidden score may lie far above the LSE: its exp2 can be inf
                     p = tl.where(visible, p, 0.0)

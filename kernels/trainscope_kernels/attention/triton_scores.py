@@ -9,9 +9,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["LOG2E", "add_mask", "block_limits", "in_band", "soft_tanh"]
+__all__ = ["LOG2E", "add_mask", "block_limits", "in_band", "probability", "soft_tanh"]
 
 LOG2E = tl.constexpr(1.4426950408889634)
+LOWEST = tl.constexpr(-3.4028234663852886e38)
+"""What models add to scores for -inf, so that a row of nothing else is a mean and no NaN."""
 
 
 @triton.jit
@@ -91,9 +93,25 @@ def add_mask(
     places = mask + queries.to(tl.int64) * stride_query + keys.to(tl.int64) * stride_key
     values = tl.load(places, mask=fits, other=0)
     if ADDITIVE:
-        return logits + values.to(logits.dtype) * LOG2E, visible
+        values = values.to(logits.dtype)
+        lowered = values * LOG2E
+        # in log2 units it would be -inf, and hide
+        lowered = tl.where((values >= LOWEST) & (lowered < LOWEST), LOWEST, lowered)
+        return logits + lowered, visible
     else:
         return logits, visible & (values != 0)
+
+
+@triton.jit
+def probability(s, log2_lse, ADDITIVE: tl.constexpr):
+    """exp2(s - log2_lse). Where a mask has added billions to both, one rounding of the LSE is worth
+    hundreds: then it is cut at 1, for inf times a gradient of 0 would be NaN in all of dK and dV.
+    """
+    if ADDITIVE:
+        # a NaN stays one
+        return tl.exp2(tl.where(s > log2_lse, 0.0, s - log2_lse))
+    else:
+        return tl.exp2(s - log2_lse)
 
 
 @triton.jit
