@@ -115,6 +115,8 @@ REFUSED = {
     "2**31 rows": ({"length": 2**20, "heads": 1024, "key_heads": 1024}, {}, "under 2**31 rows"),
     "negative scale": ({}, {"scale": -1.0}, "a scale of 2**-64 and up, got -1.0"),
     "scale 0": ({}, {"scale": 0.0}, "a scale of 2**-64 and up, got 0.0"),
+    "a high softcap": ({}, {"softcap": 2000.0}, "a softcap of 2**-64 to 2**10, got 2000.0"),
+    "a softcap of nearly 0": ({}, {"softcap": 1e-30}, "a softcap of 2**-64 to 2**10, got 1e-30"),
 }
 
 
@@ -287,7 +289,7 @@ def test_the_rule_is_traced_in_one_graph(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def ask(q: torch.Tensor) -> tuple[torch.Tensor, str | None]:
         refusal = gluon_envelope._answer(0) or gluon_envelope.call_refusal(
-            q, q, q, scale=1.0, masked=False
+            q, q, q, scale=1.0, softcap=0.0, masked=False
         )
         return q + 1, refusal
 

@@ -76,6 +76,13 @@ def test_offsets_past_the_end_of_the_tensors_are_cut(device: torch.device) -> No
     assert [each[:5] for each in made[1:3]] == [[0, 0, 100, 0, 100], [0, 100, 50, 100, 40]]
 
 
+def test_offsets_before_the_first_row_and_beyond_32_bits_are_cut(device: torch.device) -> None:
+    cu = torch.tensor([-(2**40), 100, 2**32 + 120], device=device)
+    made = gluon_packed.block_records(cu, cu, 128, 150, 140, Band(-1, -1, False)).tolist()
+    assert made[0][0] == 2
+    assert [each[:5] for each in made[1:3]] == [[0, 0, 100, 0, 100], [0, 100, 50, 100, 40]]
+
+
 def test_rows_of_no_sequence_make_an_empty_list(device: torch.device) -> None:
     cu = torch.zeros(1, dtype=torch.int32, device=device)
     made = gluon_packed.block_records(cu, cu, 128, 5, 5, Band(-1, -1, False)).tolist()

@@ -10,7 +10,7 @@
 | rows in all | batch * heads * queries under 2**31 | the same |
 | causal | None, "top-left", "bottom-right", True | the same |
 | window | any | the same |
-| softcap | any | the same |
+| softcap | 2**-64 to 2**10, or none | the same |
 | mask | none | none |
 | packed sequences | any lengths, rows of all together as above | the same |
 | scale | 2**-64 and up | the same |
@@ -44,6 +44,8 @@ LONGEST = 2**24
 MOST_ROWS = 2**31
 SMALLEST_SCALE = 2.0**-64
 """The backward divides by it; a scale of 0 or below would need the row minimum, not maximum."""
+LARGEST_SOFTCAP = 2.0**10
+"""Its tanh is 1e-7 off, which that makes of a score 2e-4: a rounding of float16."""
 WIDEST_STRIDE = 2**40
 """Bytes; the limit of a tensor map."""
 
@@ -91,11 +93,13 @@ def call_refusal(
     v: torch.Tensor,
     *,
     scale: float,
+    softcap: float,
     masked: bool,
 ) -> str | None:
     """Why the Gluon kernels do not take this call; None where they do.
 
-    The arguments are those of the op, checked already. Packed sequences are a batch of one.
+    The arguments are those of the op, checked already; a softcap of 0 is none. Packed sequences are
+    a batch of one.
     """
     batch, heads, length, dim = q.shape
     if q.dtype not in DTYPES:
@@ -116,6 +120,8 @@ def call_refusal(
         return "it has no mask"
     if not scale >= SMALLEST_SCALE:
         return f"it takes a scale of 2**-64 and up, got {scale}"
+    if softcap != 0 and not SMALLEST_SCALE <= softcap <= LARGEST_SOFTCAP:
+        return f"it takes a softcap of 2**-64 to 2**10, got {softcap}"
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not tma_takes(x):
             return (

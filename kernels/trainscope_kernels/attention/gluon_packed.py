@@ -27,6 +27,13 @@ MOST_ORDERED = 2**14
 """Blocks; each is compared with every other, and twice as many take four times as long."""
 
 
+@triton.jit
+def row_at(offsets, there, rows):
+    """Offsets where ``there``, cut to the rows that exist: others would be read as memory."""
+    offset = tl.load(offsets, mask=there, other=0)
+    return tl.minimum(tl.maximum(offset, 0), rows).to(tl.int32)
+
+
 @triton.jit(do_not_specialize=["n_q", "n_k", "sequences", "left", "right"])
 def list_blocks(
     cu_q, cu_k, records, n_q, n_k, sequences, left, right,
@@ -45,10 +52,8 @@ def list_blocks(
     for first in range(0, sequences, CHUNK):
         sequence = first + tl.arange(0, CHUNK)
         inside = sequence < sequences
-        begin = tl.load(cu_q + sequence, mask=inside, other=0).to(tl.int32)
-        stop = tl.load(cu_q + sequence + 1, mask=inside, other=0).to(tl.int32)
-        # offsets past the end of the tensors would be read as memory: cut them
-        length = tl.maximum(tl.minimum(stop, n_q) - begin, 0)
+        begin = row_at(cu_q + sequence, inside, n_q)
+        length = tl.maximum(row_at(cu_q + sequence + 1, inside, n_q) - begin, 0)
         blocks = (length + ROWS - 1) // ROWS
         ends = total + tl.cumsum(blocks, 0)
         total += tl.sum(blocks, 0)
@@ -56,12 +61,10 @@ def list_blocks(
         before += tl.sum(passed.to(tl.int32), 1)
         start = tl.maximum(start, tl.max(tl.where(passed, ends[None, :], 0), 1))
     here = block < total
-    q_begin = tl.load(cu_q + before, mask=here, other=0).to(tl.int32)
-    q_stop = tl.load(cu_q + before + 1, mask=here, other=0).to(tl.int32)
-    k_begin = tl.load(cu_k + before, mask=here, other=0).to(tl.int32)
-    k_stop = tl.load(cu_k + before + 1, mask=here, other=0).to(tl.int32)
-    q_length = tl.maximum(tl.minimum(q_stop, n_q) - q_begin, 0)
-    k_length = tl.maximum(tl.minimum(k_stop, n_k) - k_begin, 0)
+    q_begin = row_at(cu_q + before, here, n_q)
+    k_begin = row_at(cu_k + before, here, n_k)
+    q_length = tl.maximum(row_at(cu_q + before + 1, here, n_q) - q_begin, 0)
+    k_length = tl.maximum(row_at(cu_k + before + 1, here, n_k) - k_begin, 0)
     shift = tl.zeros([LANES], tl.int32)
     if FROM_END:
         shift = k_length - q_length

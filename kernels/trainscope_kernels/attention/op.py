@@ -106,7 +106,7 @@ def flash_attention(
     cap = 0.0 if softcap is None else number_of("softcap", softcap, 0.0)
     if impl == "gluon" or (impl == "auto" and q.shape[2] >= GLUON_FROM):
         refusal = gpu_refusal(q.device) or call_refusal(
-            q, k, v, scale=scale, masked=mask is not None
+            q, k, v, scale=scale, softcap=cap, masked=mask is not None
         )
         if refusal is None and impl == "auto" and right >= 0:
             call = Call(q, k, v, None, None, None, scale, cap, left, right, from_end)

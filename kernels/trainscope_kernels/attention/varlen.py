@@ -92,7 +92,9 @@ def flash_attention_varlen(
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else number_of("scale", scale, 1.0)
     cap = 0.0 if softcap is None else number_of("softcap", softcap, 0.0)
     if impl == "gluon" or (impl == "auto" and _is_faster_in_gluon(q)):
-        refusal = gpu_refusal(q.device) or call_refusal(q, k, v, scale=scale, masked=False)
+        refusal = gpu_refusal(q.device) or call_refusal(
+            q, k, v, scale=scale, softcap=cap, masked=False
+        )
         impl = gluon_or(impl, refusal)
     out, lse = attention_op(
         q,
