@@ -23,6 +23,8 @@ _OTHERS = re.compile(
 )
 _BATCH = re.compile(r"(?:.*[\]._ ])?(?:run_training_batch|training_batch|train_step|training_step)")
 _OPTIMIZER = re.compile(r"Optimizer\.step#.*")
+_WHOLE = 0.9
+"""Share of a turn that the ranges taken for steps cover at least where the last is a whole step."""
 _NO_TURN = re.compile(r"Optimizer\.zero_grad#.*|(?:Pg|PG|nccl|c10d|record_param_comms).*")
 
 
@@ -59,6 +61,18 @@ class WindowSteps:
             period_ns=self.period_ns[:count],
             rows=None if self.rows is None else self.rows[:count],
         )
+
+    @property
+    def covered(self) -> float:
+        """How much of a turn its range covers, the median; 1 where no turn is known.
+
+        Where it is little, the last step, whose turn is not known, is no whole one.
+        """
+        known = self.period_ns > 0
+        if not known.any():
+            return 1.0
+        length = (self.end_ns - self.start_ns)[known]
+        return float(np.median(np.minimum(length / self.period_ns[known], 1.0)))
 
     @property
     def until_ns(self) -> Column:
@@ -192,7 +206,8 @@ def _repeating(window: Window, rows: Column, used: Column) -> WindowSteps:
             here = rows[mine & (depth == level)]
             chosen = _most_regular(ranges, here)
             if chosen is not None:
-                return _of_names(window, here, {chosen: -1}, words)
+                found = _of_names(window, here, {chosen: -1}, words)
+                return found if found.covered >= _WHOLE else found.first(len(found) - 1)
     return _none(
         "no range repeats, so where a step begins is not known: mark the steps "
         "(ProfilerStep, trainscope, NVTX)"

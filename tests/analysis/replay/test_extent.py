@@ -81,6 +81,18 @@ def test_nothing_is_foretold_where_many_launches_have() -> None:
     assert found.cannot_tell == "3 of 11 launches in the steps have no GPU work"
 
 
+@pytest.mark.parametrize(("length", "many"), [(900, 3), (990, 4)])
+def test_a_last_step_whose_turn_is_not_known_is_not_replayed(length: int, many: int) -> None:
+    made = Made()
+    for turn in range(4):
+        made.range(f"step {turn}", turn * 1000, turn * 1000 + length)
+        made.launch(turn * 1000 + 10, turn * 1000 + 20, turn * 1000 + 500)
+    window = made.window()
+    steps = find_steps(window)
+    assert len(steps) == 4
+    assert replayed_steps(window, steps).number.tolist() == [*range(many)]
+
+
 def test_a_window_without_steps_has_no_first_ones() -> None:
     made = Made().launch(0, 1, 2)
     window = made.window()

@@ -5,6 +5,7 @@ H200 by ``tests/bench/replay_record.py``, and the step times measured with no pr
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,6 +73,19 @@ def test_the_gain_on_two_gpus_is_foretold(name: str) -> None:
     ratio = truth["removed"]["all"]["ratio"]
     assert ratio["p10"] * 0.99 <= found.removals[0].speedup <= ratio["p90"] * 1.01
     assert any("other ranks" in words for words in found.assumptions)
+
+
+def test_without_marks_a_step_is_from_one_optimizer_step_to_the_next() -> None:
+    window = read_torch_trace(DDP / "ddp_item_sync.json.gz")
+    marks = [place for place, name in enumerate(window.names) if name.startswith("ProfilerStep")]
+    bare = replace(window, ranges=window.ranges.take(~np.isin(window.ranges.name_id, marks)))
+    steps, marked = find_steps(bare), find_steps(window)
+    assert len(steps) == 3
+    found = what_if(bare, steps, find_syncs(bare, steps))
+    known = what_if(window, marked, find_syncs(window, marked))
+    assert found is not None
+    assert known is not None
+    assert found.replayed_step_ns == pytest.approx(known.replayed_step_ns, rel=0.02)
 
 
 def test_where_another_rank_came_late_the_collective_s_wait_is_seen() -> None:

@@ -15,13 +15,20 @@ __all__ = ["MAX_LANES", "replayed_steps", "too_large", "within"]
 MAX_CALLS = 8_000
 MAX_STEPS = 256
 MIN_STEPS = 2
+_WHOLE = 0.98
+"""Share of a turn that ranges cover at least where each is taken for one."""
 MAX_WAITS = 10_000
 MAX_LANES = 256
 """Streams of a window; a program uses a few, and so does what a profiler records of one."""
 
 
 def replayed_steps(window: Window, steps: WindowSteps) -> WindowSteps:
-    """The first steps, as many as make ``MAX_CALLS`` calls together, two at least."""
+    """The first steps, as many as make ``MAX_CALLS`` calls together, two at least.
+
+    Without the last, where ranges cover only a part of a turn and its turn is not known.
+    """
+    if len(steps) and steps.period_ns[-1] < 0 and steps.covered < _WHOLE:
+        steps = steps.first(len(steps) - 1)
     step = steps.of_calls(window)
     calls = np.cumsum(np.bincount(step[step >= 0], minlength=len(steps)))
     count = int(np.searchsorted(calls, MAX_CALLS, side="right"))
