@@ -169,10 +169,10 @@ Phases: CPU time in a step
  outside phases                                  0.5%
 
 Ranges inside phases: CPU time in a step
- range                                                median       p10       p90   calls   steps
-─────────────────────────────────────────────────────────────────────────────────────────────────
- Optimizer.step#AdamW.step, in loop_body             1.05 ms   1.02 ms   1.23 ms       4       4
- Optimizer.zero_grad#AdamW.zero_grad, in loop_body   94.4 µs   92.5 µs   97.6 µs       4       4
+ range                            median       p10       p90   calls   steps
+─────────────────────────────────────────────────────────────────────────────
+ AdamW.step, in loop_body        1.05 ms   1.02 ms   1.23 ms       4       4
+ AdamW.zero_grad, in loop_body   94.4 µs   92.5 µs   97.6 µs       4       4
 
 Lines that make the CPU wait
                                                                  count  per step   blocked    in all

@@ -17,7 +17,7 @@ from trainscope.report import json as json_renderer
 from trainscope.report import text
 from trainscope.report.build import build
 from trainscope.report.model import Report, Spread
-from trainscope.report.wording import duration, number_ranges
+from trainscope.report.wording import duration, number_ranges, range_name
 from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
@@ -253,3 +253,18 @@ def test_paths_are_relative_to_the_programs_directory_on_any_system() -> None:
 
 def test_numbers_in_a_row_are_a_range() -> None:
     assert number_ranges([0, 1, 2, 3, 7, 9, 10]) == "0-3, 7, 9-10"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Optimizer.step#AdamW.step", "AdamW.step"),
+        ("Optimizer.zero_grad#SGD.zero_grad", "SGD.zero_grad"),
+        ("enumerate(DataLoader)#_Iter.__next__", "_Iter.__next__"),
+        ("Optimizer.step#", "Optimizer.step#"),
+        ("my Optimizer.step#AdamW.step", "my Optimizer.step#AdamW.step"),
+        ("step#1", "step#1"),
+    ],
+)
+def test_what_torch_says_twice_is_said_once(name: str, said: str) -> None:
+    assert range_name(name) == said

@@ -10,7 +10,7 @@ from trainscope.report import gpu_words
 from trainscope.report.model import Report
 from trainscope.report.model_gpu import GpuReport, LaunchReport
 from trainscope.report.text_parts import hanging, heading, plain, table
-from trainscope.report.wording import count_of, duration
+from trainscope.report.wording import count_of, duration, range_name
 
 __all__ = ["gpu_sections", "lacking_section"]
 
@@ -66,7 +66,7 @@ def _phases(gpu: GpuReport) -> Iterator[RenderableType]:
     grid = table("phase", "on the CPU", "on the GPU", "steps")
     for phase in gpu.phases[:_PHASES]:
         grid.add_row(
-            plain(phase.name),
+            plain(range_name(phase.name)),
             duration(phase.cpu_ms_per_step.median),
             duration(phase.gpu_ms_per_step.median),
             f"{phase.steps:,}",

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from trainscope.report.model import LongSteps, RangeReport, Report
 from trainscope.report.text_parts import hanging, heading, plain, table
-from trainscope.report.wording import count_of, duration, number_ranges
+from trainscope.report.wording import count_of, duration, number_ranges, range_name
 
 __all__ = ["times_sections"]
 
@@ -89,7 +89,7 @@ def _phases(report: Report, width: int) -> Iterator[RenderableType]:
     for phase in report.phases:
         spread = phase.per_step_ms
         grid.add_row(
-            Text(plain(phase.name)),
+            Text(plain(range_name(phase.name))),
             duration(spread.median),
             *(duration(getattr(spread, name)) for name in spreads),
             "" if phase.share is None else f"{phase.share:.1%}",
@@ -135,4 +135,5 @@ def _inside(ranges: list[RangeReport], spreads: tuple[str, ...]) -> RenderableTy
 
 
 def _named(each: RangeReport) -> Text:
-    return Text(plain(each.name if each.inside is None else f"{each.name}, in {each.inside}"))
+    name = range_name(each.name)
+    return Text(plain(name if each.inside is None else f"{name}, in {range_name(each.inside)}"))

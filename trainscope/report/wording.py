@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["count_of", "duration", "number_ranges", "places"]
+import re
+
+__all__ = ["count_of", "duration", "number_ranges", "places", "range_name"]
+
+_SAID_TWICE = re.compile(r"(?:Optimizer\.\w+|enumerate\(DataLoader\))#(?=\w)")
+"""What torch writes before the names of its own ranges: ``Optimizer.step#AdamW.step``."""
 
 
 def duration(ms: float) -> str:
@@ -27,6 +32,11 @@ def _three_digits(value: float) -> str:
 def count_of(number: int, noun: str) -> str:
     """``1 line``, ``3 lines``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def range_name(name: str) -> str:
+    """``AdamW.step`` for torch's own ``Optimizer.step#AdamW.step``; any other name as it is."""
+    return _SAID_TWICE.sub("", name, count=1) if _SAID_TWICE.match(name) else name
 
 
 def places(stretches: list[str]) -> str:

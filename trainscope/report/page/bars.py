@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trainscope.report.model import Report
 from trainscope.report.page.names import kind_of_phase
 from trainscope.report.page.timeline import KINDS
-from trainscope.report.wording import duration
+from trainscope.report.wording import duration, range_name
 
 __all__ = ["Bar", "Part", "bars"]
 
@@ -40,7 +40,8 @@ def bars(report: Report) -> Iterator[Bar]:
         Part(
             phase.share or 0.0,
             KINDS.index(kind_of_phase(phase.name)),
-            f"{phase.name} {duration(phase.per_step_ms.median)}, {_share(phase.share or 0.0)}",
+            f"{range_name(phase.name)} {duration(phase.per_step_ms.median)}, "
+            f"{_share(phase.share or 0.0)}",
         )
         for phase in report.phases
         if (phase.share or 0.0) > _LEAST_SHARE

@@ -25,7 +25,7 @@ from trainscope.report.page.names import (
 )
 from trainscope.report.page.replay_pictures import ReplayPictures
 from trainscope.report.page.timeline import Labels, Lane, Picture, Timeline, depth_lane, lane_of
-from trainscope.report.wording import count_of
+from trainscope.report.wording import count_of, range_name
 from trainscope.trace.window import Calls, Spans, Window
 
 __all__ = ["MAX_STEPS", "timeline"]
@@ -109,7 +109,7 @@ def _phases(
         window.ranges.start_ns[rows] - zero_ns,
         window.ranges.end_ns[rows] - zero_ns,
         [kind_of_phase(name) for name in names],
-        names,
+        [range_name(name) for name in names],
         labels=labels,
         until_ns=length_ns,
     )

@@ -24,7 +24,7 @@ from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
 from trainscope.report.text_parts import plain
 from trainscope.report.text_unseen import in_short
-from trainscope.report.wording import count_of, duration, number_ranges
+from trainscope.report.wording import count_of, duration, number_ranges, range_name
 
 __all__ = ["render"]
 
@@ -68,6 +68,7 @@ def render(report: Report, basis: Basis) -> str:
         most=MOST_ROWS,
         gpu_words=gpu_words,
         number_ranges=number_ranges,
+        range_name=range_name,
         duration=duration,
         count_of=count_of,
         worth=lambda gain_ms: _is_worth_it(report, gain_ms),

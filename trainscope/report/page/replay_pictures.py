@@ -20,6 +20,7 @@ from trainscope.report.page.names import (
     phase_rows,
 )
 from trainscope.report.page.timeline import Labels, Lane, Picture, lane_of
+from trainscope.report.wording import range_name
 from trainscope.trace.window import Column, Window
 
 __all__ = ["ReplayPictures"]
@@ -92,7 +93,7 @@ class ReplayPictures:
         kinds = [kind_of_phase(name) for name in names]
         return [
             lane_of(
-                "phases", start[first], end[last], kinds, names,
+                "phases", start[first], end[last], kinds, map(range_name, names),
                 labels=self._labels, until_ns=drawn.length_ns,
             )
         ]  # fmt: skip
