@@ -88,8 +88,12 @@ def in_the_loop() -> str:
 
 def log_cost() -> str:
     """One log call at a time, beside what one would write instead."""
-    result = read("log_cost")
+    result, earlier = read("log_cost"), read("log_cost_wandb")
     idle, busy = result["gpu_idle_before_each"], result["gpu_busy_1ms_before_each"]
+    wandb = [
+        earlier[f"{state}_before_each"]["wandb.log with four .item()"]["median_us"]
+        for state in ("gpu_idle", "gpu_busy_1ms")
+    ]
     lines = [
         f"The same call alone, cold, once with an idle GPU and once with a millisecond of work "
         f"queued ({measured_on(result)}; `tests/bench/log_cost.py`):",
@@ -100,6 +104,11 @@ def log_cost() -> str:
     lines += [
         f"| {name} | {idle[name]['median_us']:.0f} | {busy[name]['median_us']:.0f} |"
         for name in idle
+    ]
+    lines += [
+        "",
+        f"`wandb.log` with four `.item()` took {wandb[0]:.0f} µs and {wandb[1]:.0f} µs in a run "
+        f"where wandb was installed ({measured_on(earlier)}).",
     ]
     return "\n".join(lines)
 

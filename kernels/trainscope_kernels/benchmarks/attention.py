@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch._dynamo.config
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -27,6 +28,8 @@ GPU_SHAPES: list[Shape] = [
 CPU_SHAPES: list[Shape] = [(1, 2, 128, 64)]
 LONGEST_MANUAL = 4096
 """Beyond, the score matrices of the written-out version take more than 16 GB."""
+MOST_COMPILED = 64
+"""Kinds of call that torch.compile keeps of one function; its own limit is 8."""
 BACKWARD_TO_FORWARD = 2.5
 """Five matrix products where the forward has two: the convention of the FlashAttention papers."""
 
@@ -99,6 +102,9 @@ def _flex(length: int, causal: bool) -> Callable[..., Any]:
         return row >= col
 
     mask = create_block_mask(below_diagonal, None, None, length, length) if causal else None
+    # each case compiles it anew, and past the limit it would run unfused, 20 times slower
+    limit: int = torch._dynamo.config.recompile_limit  # type: ignore[attr-defined]
+    torch._dynamo.config.recompile_limit = max(limit, MOST_COMPILED)  # type: ignore[attr-defined]
     compiled = torch.compile(flex_attention, dynamic=False)
     return functools.partial(compiled, block_mask=mask)
 
