@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 
 import trainscope_kernels as tk
+from trainscope_kernels.attention.gluon_envelope import gpu_refusal
 from trainscope_kernels.registry import define, define_backward
 
 CALLS = 200
@@ -114,7 +115,10 @@ def cases(device: torch.device) -> dict[str, Case]:
         found[f"bias_gelu {impl}"] = Case(functools.partial(tk.bias_gelu, bias=bias, impl=impl))
         if impl != "cuda":
             found[f"softmax {impl}"] = Case(functools.partial(tk.softmax, impl=impl))
-    for impl in ("auto", "triton") if device.type == "cuda" else ("reference",):
+    attentions = ("auto", "triton", "gluon") if device.type == "cuda" else ("reference",)
+    for impl in attentions:
+        if impl == "gluon" and gpu_refusal(torch.device("cuda", 0)):
+            continue
         attend = functools.partial(tk.flash_attention, impl=impl)
         found[f"flash_attention {impl}"] = Case(attend, heads_of)
         causal = functools.partial(attend, causal="top-left")

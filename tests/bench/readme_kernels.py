@@ -152,7 +152,7 @@ def op_cost() -> str:
     """CPU time of one call."""
     found = read("op_cost")
     shown = ("F.gelu", "gelu triton", "gelu cuda", "torch.softmax", "softmax triton", "SDPA")
-    shown += ("flash_attention auto",)
+    shown += ("flash_attention auto", "flash_attention gluon")
     lines = [
         f"CPU time of one call on a small input, µs ({found['device']}, torch {found['torch']}; "
         "`kernels/bench/op_cost.py`):",
