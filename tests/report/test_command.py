@@ -52,7 +52,7 @@ def test_faults_are_one_line_on_standard_error_and_status_2(run: Path, tmp_path:
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == (
         f"trainscope report: {tmp_path / 'nowhere'} does not exist; "
-        "give the directory that a run wrote\n"
+        "give a directory that a run wrote, or a trace\n"
     )
     done = CliRunner().invoke(app, [str(run), "-o", str(tmp_path / "no" / "out")])
     assert done.exit_code == 2

@@ -32,7 +32,11 @@ def load(path: str | os.PathLike[str], *, progress: Progress | None = None) -> T
 
 
 def _load(given: Path, progress: Progress | None) -> Trace:
-    if given.exists() and not (given.is_file() or given.is_dir()):
+    if not given.exists():
+        raise RunDirectoryError(
+            f"{given} does not exist; give a directory that a run wrote, or a trace"
+        )
+    if not (given.is_file() or given.is_dir()):
         raise TraceError(
             f"{given} is a pipe or a device, which cannot be read twice: write it to a file first"
         )
