@@ -88,8 +88,11 @@ def test_after_many_steps_without_a_block_the_steps_that_have_one_are_counted_as
 
 def test_without_a_gpu_it_says_that_it_sees_nothing() -> None:
     with live() as detector:
-        detector.begin_step(0)
-        torch.ones(1).item()
+        for step in range(3):
+            detector.begin_step(step)
+            torch.ones(1).item()
+            with warnings.catch_warnings():
+                pass
         words = detector.cannot_see
     assert words == ("any wait: this machine has no CUDA device; a dry run finds them without one",)
     state = detector.state()

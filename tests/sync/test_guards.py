@@ -39,6 +39,20 @@ def test_it_raises_at_the_line_without_any_detector() -> None:
     assert x.item() == 1.0
 
 
+def test_pytest_ends_the_traceback_at_the_users_line() -> None:
+    for guarded_dry in (False, True):
+        x = on_device(1.0).sum()
+        with pytest.MonkeyPatch.context() as patched:
+            if guarded_dry:
+                patched.setattr(guards, "fitting", lambda: process.DRY)
+                x = torch.nn.Parameter(torch.ones(1)).sum()
+            with pytest.raises(SyncError) as raised, no_sync():
+                x.item()
+        shown = raised.traceback.filter(raised)
+        assert [entry.path.name for entry in shown] == ["test_guards.py"]
+        assert len(raised.traceback) > 1
+
+
 def test_the_error_leaves_the_block_as_any_other() -> None:
     x = on_device(1.0).sum()
     with pytest.raises(SyncError), no_sync():

@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 
+from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 from trainscope.sync.probes import here
 
 __all__ = ["RAISES", "SYNC_TEXT", "Armed"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 SYNC_TEXT = "called a synchronizing CUDA operation"
 _PROTOTYPE_TEXT = "Synchronization debug mode is a prototype feature"

@@ -17,12 +17,15 @@ from trainscope.sync.live import Live
 from trainscope.sync.loop import LoopState
 from trainscope.sync.messages import sync_error, warn_sync
 from trainscope.sync.noted import NotedWaits
+from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.place import place
 from trainscope.sync.process import DRY, LIVE
 from trainscope.sync.sites import Sites
 from trainscope.trace.syncs import DetectorState, SyncSite
 
 __all__ = ["MODES", "SyncDetector"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 MODES = ("record", "warn", "error", "off")
 
@@ -189,7 +192,7 @@ class SyncDetector:
     def cannot_see(self) -> tuple[str, ...]:
         """Waits and facts that cannot be known here, in words."""
         words = list(self._blind() if self._started else self._source_blind)
-        if self._changed_steps:
+        if self._changed_steps and self._able:
             words.append(
                 "implicit waits inside a catch_warnings block; steps that had one: "
                 f"{self._changed_steps}" + ("" if self._asked_all else " or more")

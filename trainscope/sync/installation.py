@@ -15,10 +15,12 @@ from trainscope.notice import warn
 from trainscope.sync import permits
 from trainscope.sync.loop import LoopState
 from trainscope.sync.messages import sync_error, warn_sync
-from trainscope.sync.observer import Observer, Source
+from trainscope.sync.observer import NOT_FOR_USERS, Observer, Source
 from trainscope.sync.own import is_own
 
 __all__ = ["Installation", "Watcher"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 
 class Watcher(Protocol):

@@ -14,11 +14,13 @@ from trainscope.sync.armed import Armed
 from trainscope.sync.blame import blame, working_frame
 from trainscope.sync.cuda_present import cuda_present
 from trainscope.sync.implicit import implicit_kind
-from trainscope.sync.observer import Observer
+from trainscope.sync.observer import NOT_FOR_USERS, Observer
 from trainscope.sync.own import is_own
 from trainscope.sync.patches import Patches
 
 __all__ = ["Live"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 _OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim") + os.sep
 _READ_KINDS = frozenset(probes.READS.values())

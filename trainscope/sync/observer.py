@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from operator import methodcaller
 from types import FrameType
 from typing import Protocol
 
-__all__ = ["Observer", "Source"]
+from trainscope.errors import SyncError
+
+__all__ = ["NOT_FOR_USERS", "Observer", "Source"]
+
+NOT_FOR_USERS = methodcaller("errisinstance", SyncError)
+"""A module's ``__tracebackhide__``: pytest ends the traceback of a SyncError at the user's line."""
 
 
 class Observer(Protocol):

@@ -14,9 +14,12 @@ from typing import Any, Protocol
 import torch
 
 from trainscope.sync.copies import MEASURED_BYTES, asks_non_blocking, copy_kind, target_type
+from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
 __all__ = ["READS", "Listener", "here", "install"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 READS = {
     "item": "item",

@@ -324,6 +324,24 @@ PROGRAMS = {
         c[0].item()                               # WAITS item
         x.detach().data.add_(1)[0].item()         # WAITS item
         """,
+    "what an operator writes into": """
+        net = torch.nn.Linear(3, 3).to(device)    # WAITS h2d-pageable 2
+        x = net(torch.ones(2, 3, device=device)).detach()
+        total = torch.zeros(3); total.add_(x.sum(0))
+        total.tolist()                            # WAITS tolist
+        number = torch.zeros(3).fill_(2.0); number.tolist()
+        """,
+    "data parallel": """
+        import torch.distributed as dist
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        for view in (False, True):
+            net = torch.nn.Linear(3, 3).to(device)    # WAITS h2d-pageable 4
+            net = torch.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=view)
+            for _ in range(3):
+                net(torch.ones(2, 3, device=device)).sum().backward()
+            net.module.weight.grad.sum().item()       # WAITS item 2
+        dist.destroy_process_group()
+        """,
     "default device": """
         torch.set_default_device("cuda")
         x = torch.zeros(3)

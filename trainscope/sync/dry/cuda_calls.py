@@ -12,9 +12,12 @@ from typing import Any
 import torch
 
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 _NOTHING = (
     "init", "ipc_collect", "reset_accumulated_memory_stats", "reset_max_memory_allocated",

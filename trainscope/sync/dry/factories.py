@@ -18,9 +18,12 @@ from trainscope.sync.dry.call_site import is_variable
 from trainscope.sync.dry.devices import Devices, mapped
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 _NAMES = (
     "arange", "asarray", "as_tensor", "bartlett_window", "blackman_window", "empty", "empty_like",

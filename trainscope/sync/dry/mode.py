@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 from torch import Tensor
+from torch.nn.parallel import distributed
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -16,10 +17,16 @@ from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES, waits_of
 from trainscope.sync.dry.watch import Watch
 from trainscope.sync.implicit import named_kind
+from trainscope.sync.observer import NOT_FOR_USERS
 
 __all__ = ["FollowMode", "enter", "leave"]
 
+__tracebackhide__ = NOT_FOR_USERS
+
 _QUIET_IN_SUBSCRIPT = ("aten::_local_scalar_dense",)
+_MOVING_WRITES = ("aten::copy_", "aten::set_")
+_DDP = distributed.__file__
+"""Its buckets lie where the gradients do, but are made and filled anew in C++."""
 
 
 class FollowMode(TorchDispatchMode):
@@ -95,8 +102,11 @@ class FollowMode(TorchDispatchMode):
                 if marks.in_flight(tensor):
                     watch.report("race", frame)
                     break
-        if name == "aten::set_" or self._writes(func):
-            return Place.HOST  # what is written into, or given to set_, keeps its own place
+        if name in _MOVING_WRITES:
+            return Place.HOST  # what is written into keeps its own place
+        if self._writes(func):
+            # a GPU operator can write to the GPU only; a 0-d tensor may be read to the host
+            places = [place for place, one in zip(places, given, strict=True) if one.dim() > 0]
         if Place.DEVICE in places:
             return Place.DEVICE
         return Place.MODEL if Place.MODEL in places else Place.HOST
@@ -113,7 +123,9 @@ class FollowMode(TorchDispatchMode):
             else:
                 watch.host_to_device(source, frame, non_blocking=non_blocking)
         elif from_device and not to_device and source.numel() > 0:
-            if not non_blocking:
+            if frame.f_code.co_filename == _DDP:
+                marks.settle(target, marks.raw(source))
+            elif not non_blocking:
                 watch.report("d2h", frame)
             elif (
                 not marks.pinned(target)

@@ -17,9 +17,12 @@ from trainscope.sync.dry.aliases import alias
 from trainscope.sync.dry.devices import Devices, mapped
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 
 def install(watch: Watch, devices: Devices, patches: Patches) -> None:

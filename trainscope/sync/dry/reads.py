@@ -12,9 +12,12 @@ import torch
 from torch import Tensor
 
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 _READS = {
     "item": "item",

@@ -14,9 +14,12 @@ from torch import Tensor, serialization
 from trainscope.sync.dry.devices import Devices
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
 __all__ = ["install"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 
 def install(watch: Watch, devices: Devices, patches: Patches) -> None:

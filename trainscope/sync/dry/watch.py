@@ -17,8 +17,11 @@ from torch._guards import TracingContext
 from trainscope.notice import warn
 from trainscope.sync.dry.marks import Marks, Place
 from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES
+from trainscope.sync.observer import NOT_FOR_USERS
 
 __all__ = ["H2dRange", "Observe", "Watch"]
+
+__tracebackhide__ = NOT_FOR_USERS
 
 T = TypeVar("T")
 
