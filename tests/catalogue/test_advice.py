@@ -68,6 +68,9 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("item", "if loss.item() > 1e9:", BRANCH),
         ("bool", "if row.any(): s = s * 0", BRANCH),
         ("bool", "elif done:", BRANCH),
+        ("item", "if step % 10 == 0: return loss.item()", OTHER),
+        ("item", "if done: best = loss.item()", OTHER),
+        ("item", "if loss.item() < best: best = loss", BRANCH),
         ("bool", "if torch.isnan(loss) or torch.isinf(loss):", NONFINITE),
         ("bool", "assert (pos >= 0).all()", ASSERT),
         ("item", "value = loss.item()", OTHER),
@@ -156,6 +159,29 @@ def test_words_fit_the_place() -> None:
     module = "torch.nn.modules.module:1371 convert"
     moved = advice("h2d-pageable", source="net.to(d)", phase=None, during="training", via=module)
     assert moved == "move the module once, before the loop"
+
+
+@pytest.mark.parametrize(
+    ("via", "during", "source", "words"),
+    [
+        ("transformers.trainer:1919 _run_epoch", "training", "trainer.train()", "transformers"),
+        (
+            "lightning.fabric.utilities.apply_func:134 to_item",
+            "evaluation",
+            "t.fit(m)",
+            "lightning",
+        ),
+        ("wandb.sdk.wandb_run:1 log", "training", "wandb.log({'loss': loss})", None),
+        ("/opt/x.py:3 f", "training", "value = f(loss)", None),
+    ],
+)
+def test_a_library_that_reads_is_named_unless_the_line_says_what_for(
+    via: str, during: str, source: str, words: str | None
+) -> None:
+    said = advice("bool", source=source, phase=None, during=during, via=via)
+    assert ("may have a setting" in said) == (words is not None)
+    if words is not None:
+        assert said.startswith(f"{words} reads it")
 
 
 def test_a_read_that_the_program_needs_is_never_removable() -> None:

@@ -76,6 +76,10 @@ _SCALER = (
     "GradScaler itself reads, once a step, whether a gradient overflowed: bfloat16 needs no "
     "scaler; with float16 there is nothing to remove"
 )
+_LIBRARY_READS = (
+    "{} reads it: it may have a setting to do so on fewer steps (logging, a progress bar, a test "
+    "for NaN); what it needs it has to read"
+)
 _BY_LIBRARY = (
     (
         "torch.nn.utils.clip_grad",
@@ -110,7 +114,7 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
         if via is not None and via.startswith(library):
             return what
     if kind in _READS or kind in _PRINTS or kind == "index":
-        return _read_advice(kind, source, phase, during)
+        return _read_advice(kind, source, phase, during, _reading_library(via))
     if kind == "nonzero":
         return _nonzero_advice(source)
     if kind == "size-readback":
@@ -126,10 +130,22 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
     return _BY_KIND[kind]
 
 
-def _read_advice(kind: str, source: str, phase: str | None, during: str) -> str:
+def _reading_library(via: str | None) -> str | None:
+    """Return the package, other than torch, in which the read is; None where there is none."""
+    if via is None:
+        return None
+    package = via.partition(":")[0].partition(".")[0]
+    return package if package.isidentifier() and package != "torch" else None
+
+
+def _read_advice(
+    kind: str, source: str, phase: str | None, during: str, library: str | None
+) -> str:
     use = use_of(source)
     if use == "needed":
         return _BY_USE[use]
+    if use == "other" and library is not None:
+        return _LIBRARY_READS.format(library)
     if kind == "index":
         return _BY_KIND[kind]
     if during == "evaluation":

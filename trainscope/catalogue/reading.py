@@ -43,6 +43,8 @@ def use_of(source: str) -> str:
             return use
     names = {_name(node) for node in ast.walk(statement) if isinstance(node, ast.Call)}
     if isinstance(statement, (ast.Assert, ast.If, ast.While)):
+        if read is not None and read not in ast.walk(statement.test):
+            return "other"  # it is what stands behind the colon that reads
         if names & _NONFINITE:
             return "nonfinite"
         return "assert" if isinstance(statement, ast.Assert) else "branch"
