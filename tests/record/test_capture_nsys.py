@@ -124,6 +124,9 @@ def test_without_a_gpu_nothing_is_called_and_it_is_told(
     assert capture.state().missing == (
         "GPU activity: no CUDA device, so nsys's capture range is never opened",
     )
+    assert not capture.state().complete
+    assert [window.complete for window in capture.state().windows] == [False]
+    assert capture.state().notes == ()
 
 
 @pytest.mark.nsys

@@ -192,6 +192,8 @@ class Capture:
         self._missing.update(dict.fromkeys(window.window.missing()))
         if window.fault is not None:
             self._give_up(f"{type(window.fault).__name__}: {window.fault}")
+        elif not done.complete and done.kind == NsysWindow.kind:
+            self._whole = False
         elif complete and not done.complete:
             self._lost(f"the window at step {done.first_step} was lost: another profiler ended it")
         written_bytes = sum(window.bytes_written for window in self._windows)

@@ -69,8 +69,7 @@ class OneWindow:
                 file = path.name
             except OSError as fault:
                 self.fault = fault
-        if isinstance(self.window, TorchWindow):
-            complete = complete and file is not None
+        complete &= file is not None if isinstance(self.window, TorchWindow) else stopped
         self._pause_ns += perf_counter_ns() - began_ns
         return self._record(file, size_bytes, complete=complete)
 
