@@ -150,7 +150,7 @@ def test_what_torch_has_to_see_to_is_left_to_it(driver: StandInDriver) -> None:
 
 
 def test_a_driver_that_refuses_is_asked_no_more(driver: StandInDriver) -> None:
-    driver.answer = 201
+    driver.answer = 400
     asked: list[int] = []
     driver.before = lambda: asked.append(1)
     with Rig() as rig:
@@ -158,6 +158,29 @@ def test_a_driver_that_refuses_is_asked_no_more(driver: StandInDriver) -> None:
             rig.logger.log(step, {"x": torch.tensor(float(step)), "n": torch.tensor(step)})
         assert rig.close() == [(s, {"x": float(s), "n": s}) for s in range(3)]
     assert asked == [1]
+
+
+def test_a_thread_without_a_context_is_no_reason_to_give_up(driver: StandInDriver) -> None:
+    driver.answer = 201
+    with Rig() as rig:
+        for step in range(3):
+            rig.logger.log(step, {"x": torch.tensor(float(step))})
+            driver.answer = 0  # torch's copy has made it current
+        assert rig.close() == [(s, {"x": float(s)}) for s in range(3)]
+    assert driver.launches == [1, 1]
+
+
+class _Emptied(deque[Gather]):
+    """Another worker takes the last one between the look and the taking."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def test_two_scopes_workers_may_load_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "_waiting", _Emptied())
+    gather.load_awaited()
+    assert len(gather._waiting) == 0
 
 
 def test_a_signal_handler_that_logs_in_the_middle_takes_nobodys_parameters(

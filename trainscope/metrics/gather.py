@@ -22,6 +22,9 @@ from trainscope.metrics.lanes import relax_capture_checks
 __all__ = ["Gather", "GatherError", "load_awaited"]
 
 
+_INVALID_CONTEXT = 201
+
+
 class GatherError(Exception):
     """The driver did not take the launch; nothing was copied."""
 
@@ -78,7 +81,8 @@ class Gather:
         """Enqueue the copies on the stream, whose device is the current one.
 
         Raises:
-            GatherError: nothing was enqueued. Where the driver refused, ``ready`` is False now.
+            GatherError: nothing was enqueued. Where the driver will refuse again, ``ready`` is
+                False now.
         """
         if self._busy:
             raise GatherError("a signal handler logs in the middle of another call")
@@ -91,7 +95,8 @@ class Gather:
             self._pack(self._parameters, GATHER_LIMIT, *to, *from_)
             code = self._launch(self._config_at, self._function, self._pointers_at, None)
             if code:
-                self.ready = False
+                # a thread that has not used the GPU yet has no context: torch makes it current
+                self.ready = code == _INVALID_CONTEXT
                 raise GatherError(f"cuLaunchKernelEx returned {code}")
         finally:
             self._busy = False
@@ -111,8 +116,11 @@ _waiting: deque[Gather] = deque()
 
 def load_awaited() -> None:
     """Give the kernel to those that wait for it; on the worker, for loading it takes 15 ms."""
-    while _waiting:
-        gather = _waiting.popleft()
+    while True:
+        try:
+            gather = _waiting.popleft()
+        except IndexError:  # or another scope's worker was quicker
+            return
         index = gather.device_index
         if index not in _kernels:
             relax_capture_checks()
