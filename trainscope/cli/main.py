@@ -27,6 +27,7 @@ app = typer.Typer(
     help="Where each training step's time goes, and which line makes the CPU wait.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode="markdown",  # lines of a docstring flow together to paragraphs
     pretty_exceptions_enable=False,
 )
 
