@@ -126,7 +126,7 @@ def test_without_a_gpu_nothing_is_called_and_it_is_told(
     )
     assert not capture.state().complete
     assert [window.complete for window in capture.state().windows] == [False]
-    assert capture.state().notes == ()
+    assert capture.state().note == ""
 
 
 @pytest.mark.nsys
