@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
+import pytest
+
 from trainscope.sync.patches import Patches
 
 
@@ -36,3 +40,20 @@ def test_what_someone_put_over_ours_is_left_and_named() -> None:
     Mine.own = lambda self: "theirs over " + ours(self)  # type: ignore[method-assign]
     assert patches.undo() == ("Mine.own",)
     assert Mine().own() == "theirs over ours"
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_layers_of_ours_come_off_in_any_order(order: tuple[int, ...]) -> None:
+    class Mine(Owner):
+        def mine(self) -> str:
+            return "mine"
+
+    before = dict(vars(Mine))
+    layers = [Patches() for _ in order]
+    for layer in layers:
+        for name in ("own", "mine"):
+            layer.replace(Mine, name, lambda self: "ours")
+    for number in order:
+        assert layers[number].undo() == ()
+    assert dict(vars(Mine)) == before
+    assert (Mine().own(), Mine().mine()) == ("own", "mine")
