@@ -91,7 +91,7 @@ def test_mixed_dtypes_and_numbers_keep_the_order_given() -> None:
     [
         (torch.ones(2, 3), "'x' is a tensor of shape [2, 3]; a metric is one number: log x.mean()"),
         (torch.ones(0), "'x' is a tensor of shape [0]"),
-        (np.ones(4), "'x' is a array of shape [4]"),
+        (np.ones(4), "'x' is an array of shape [4]"),
         (torch.tensor(1j), "'x' has dtype torch.complex64; allowed are floats, integers and bool"),
         (torch.tensor(1.0, device="meta"), "'x' is on device meta"),
         ("high", "'x' is a str ('high'); allowed are real numbers"),

@@ -60,7 +60,7 @@ def host_number(name: str, value: object) -> float | int:
     """
     if isinstance(value, np.ndarray):
         if value.size != 1:
-            raise _too_many(name, "array", tuple(value.shape))
+            raise _too_many(name, "an array", tuple(value.shape))
         value = value.reshape(()).item()
     if isinstance(value, (numbers.Integral, np.bool_)):
         return int(value)
@@ -103,7 +103,7 @@ def scalar(name: str, tensor: torch.Tensor) -> torch.Tensor:
             f"log {name}.full_tensor() or {name}.to_local()"
         )
     if tensor.numel() != 1:
-        raise _too_many(name, "tensor", tuple(tensor.shape))
+        raise _too_many(name, "a tensor", tuple(tensor.shape))
     if tensor.layout is not torch.strided:
         raise MetricError(f"log: {name!r} has layout {tensor.layout}; log {name}.to_dense()")
     return tensor.detach().reshape(())
@@ -111,7 +111,7 @@ def scalar(name: str, tensor: torch.Tensor) -> torch.Tensor:
 
 def _too_many(name: str, what: str, shape: tuple[int, ...]) -> MetricError:
     return MetricError(
-        f"log: {name!r} is a {what} of shape {list(shape)}; a metric is one number: "
+        f"log: {name!r} is {what} of shape {list(shape)}; a metric is one number: "
         f"log {name}.mean(), .sum() or another reduction of it"
     )
 
