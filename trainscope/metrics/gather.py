@@ -123,8 +123,8 @@ def load_awaited() -> None:
             return
         index = gather.device_index
         if index not in _kernels:
-            relax_capture_checks()
             try:
+                relax_capture_checks()
                 _kernels[index] = _loaded(_driver(), index)
             except (GatherError, OSError, AttributeError):  # no such driver, or one too old
                 _kernels[index] = None

@@ -212,3 +212,22 @@ def test_under_guards_that_see_modes_the_mode_is_off_in_compiled_code_alone(
     assert modes() == 0
     assert dry_run.fault is None
     assert any("torch 2.9" in line for line in dry_run.cannot_see)
+
+
+@pytest.mark.parametrize(
+    ("module", "waits"),
+    [
+        ("train", ["h2d-pageable"]),
+        ("torch._inductor.pattern_matcher", []),
+        ("torch._subclasses.fake_impls", []),
+    ],
+)
+def test_what_the_compiler_moves_for_itself_is_no_wait(module: str, waits: list[str]) -> None:
+    seen: list[str] = []
+    dry_run = DryRun(lambda kind, frame, *, internal=False: seen.append(kind))
+    dry_run.start()
+    try:
+        exec("x.to('cuda')", {"__name__": module, "x": torch.ones(3)})
+    finally:
+        dry_run.stop()
+    assert seen == waits

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 H2dRange = Callable[[], AbstractContextManager[object] | None]
 
-_COMPILERS = ("torch._inductor.", "torch._dynamo.")
+_COMPILERS = ("torch._inductor.", "torch._dynamo.", "torch._subclasses.")
 _OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim") + os.sep
 
 
