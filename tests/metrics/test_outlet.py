@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Sequence
@@ -126,6 +127,28 @@ def test_a_hanging_sink_costs_its_own_records_only() -> None:
     assert f"'hanging' is {QUEUE_LIMIT} records behind" in messages[0]
     assert f"{QUEUE_LIMIT} of {QUEUE_LIMIT} records are lost there" in messages[1]
     sink.go_on.set()
+
+
+class Forking(Kept):
+    """Its ``write`` comes back in a child too, on the sink's thread."""
+
+    def write(self, records: Sequence[MetricRecord]) -> None:
+        self.child = os.fork()
+        super().write(records)
+
+    def close(self) -> None:
+        if self.child == 0:
+            os._exit(1)  # the file that is closed here is the parent's
+        super().close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_forked_by_a_sink_ends_and_leaves_the_sink_alone() -> None:
+    sink = Forking()
+    outlet, told = feed(sink, 1)
+    assert os.waitpid(sink.child, 0)[1] == 0
+    assert (outlet.state().written, told) == (1, [])
 
 
 @pytest.mark.filterwarnings("ignore:trainscope. sink")

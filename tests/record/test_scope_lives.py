@@ -199,10 +199,13 @@ def test_a_child_forked_in_a_step_records_nothing_and_may_have_a_scope_of_its_ow
         if child == 0:
             status = 1
             try:
-                for _ in scope.steps(range(10)):
-                    model(torch.ones(1, 2))
+                with pytest.warns(RuntimeWarning, match="in a forked process") as told:
+                    for _ in scope.steps(range(10)):
+                        model(torch.ones(1, 2))
+                        scope.log(loss=1.0)
+                    scope.close()
                     scope.log(loss=1.0)
-                scope.close()
+                assert len(told) == 1
                 assert not scope._session.recorder.rows  # type: ignore[union-attr]
                 with ts.Scope(tmp_path / "run") as own:
                     own.wrap(model)

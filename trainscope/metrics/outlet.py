@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -102,6 +103,7 @@ class Outlet:
         self._dead = True
         self._ended = True
         self._queue = queue.SimpleQueue()
+        self._queue.put(None)  # the child may be the sink's own, in its `write`
 
     def _run(self) -> None:
         sink = self._sink
@@ -120,6 +122,10 @@ class Outlet:
                 if self._failures_in_a_row >= FAILURES_ALLOWED:
                     self._switch_off(f"write ({FAILURES_ALLOWED} times in a row)")
             self._taken += len(records)
+        if self._ended:
+            # a child that a `write` has forked and come back in: this is its only thread, and
+            # Python 3.11 does not survive the end of it
+            os._exit(0)
         if opened and not self._tried(sink.close):
             warn(f"sink {sink.name!r} failed in close, its last records may be lost: {self._error}")
         self._ended = True

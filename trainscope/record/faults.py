@@ -53,6 +53,15 @@ class Faults:
             stacklevel=4,
         )
 
+    def logged_in_child(self) -> None:
+        """Values came in a forked process, which the recording is not of."""
+        self.tell_once(
+            "forked",
+            "scope.log was called in a forked process: the values are not logged; "
+            "give them to the process that made the Scope",
+            stacklevel=4,
+        )
+
     def tell_once(self, what: str, text: str, stacklevel: int = 2) -> None:
         """Warn, unless ``what`` has been told."""
         if what not in self._told:

@@ -45,6 +45,7 @@ class Session:
 
     _closing: Closing | None = None
     """None until there is something to close."""
+    _forked = False
 
     def __init__(self, settings: Settings, sinks: Sequence[Sink]) -> None:
         self.settings = settings
@@ -213,7 +214,10 @@ class Session:
     def log(self, values: Mapping[str, object]) -> None:
         """Log values of the open step, or of the last one when called between steps."""
         if not self._open:
-            self.faults.logged_too_late()
+            if self._forked:
+                self.faults.logged_in_child()
+            else:
+                self.faults.logged_too_late()
             return
         began_ns = perf_counter_ns()
         step = self.recorder.step
@@ -291,6 +295,7 @@ class Session:
     def drop_after_fork(self) -> None:
         """In a forked child: record nothing, and leave the parent's files alone."""
         self._open = False
+        self._forked = True
         if self._closing is not None:
             self._closing.forget()
         self.recorder.abandon()
