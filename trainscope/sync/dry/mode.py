@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn.parallel import distributed
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import trainscope
 from trainscope.sync.blame import blame, working_frame
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES, waits_of
@@ -24,6 +27,8 @@ __all__ = ["FollowMode", "enter", "leave"]
 __tracebackhide__ = NOT_FOR_USERS
 
 _QUIET_IN_SUBSCRIPT = ("aten::_local_scalar_dense",)
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_METRICS = os.path.join(os.path.dirname(trainscope.__file__), "metrics") + os.sep
 _MOVING_WRITES = ("aten::copy_", "aten::set_")
 _DDP = distributed.__file__
 """Its buckets lie where the gradients do, but are made and filled anew in C++."""
@@ -66,7 +71,7 @@ class FollowMode(TorchDispatchMode):
         _collect(list(kwargs.values()), given)
         caller = sys._getframe(1)  # older torch wraps a mode in frames of its own
         frame = working_frame(caller) or caller
-        place = watch.safely(lambda: self._before(func, args, kwargs, given, frame), None)
+        place = watch.safely(lambda: self._before(func, args, kwargs, given, caller, frame), None)
         result = func(*args, **kwargs)
         if place is not None and watch.live:
             watch.safely(lambda: self._after(result, place), None)
@@ -78,6 +83,7 @@ class FollowMode(TorchDispatchMode):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         given: list[Tensor],
+        caller: FrameType,
         frame: FrameType,
     ) -> Place:
         """Report the waits of this call; return where its results stand."""
@@ -85,7 +91,8 @@ class FollowMode(TorchDispatchMode):
         schema = getattr(func, "_schema", None)
         name = "" if schema is None else schema.name
         if name == "aten::copy_":
-            self._copy(args, kwargs, frame)
+            if not _is_log(caller):
+                self._copy(args, kwargs, frame)
         elif not watch.here.quiet:
             for wait in waits_of(name, args, kwargs, marks.on_device):
                 if watch.here.indexing and (
@@ -161,6 +168,13 @@ class FollowMode(TorchDispatchMode):
             writes = [alias.is_write for alias in aliases if alias is not None]
             known = self._traits[func] = (bool(writes) and not any(writes), any(writes))
         return known
+
+
+def _is_log(frame: FrameType | None) -> bool:
+    """Return whether the call is `Scope.log`'s, whose rows on a GPU would be there too."""
+    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_METRICS)
 
 
 def _collect(value: Any, into: list[Tensor]) -> None:
