@@ -109,6 +109,30 @@ def test_a_scope_of_the_programs_own_takes_over(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "train.py"]
 
 
+def test_a_scope_of_the_programs_own_knows_what_was_moved_before_it(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "train.py",
+        """
+        import torch
+        import trainscope as ts
+        device = torch.device("cpu")
+        model = torch.nn.Linear(2, 1).to(device)
+        data = torch.ones(4, 2).to(device)
+        with ts.Scope("mine") as scope:
+            scope.wrap(model)
+            for step in scope.steps(range(3)):
+                loss = model(data).sum()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            print(loss.item())
+        print([(site.kind, site.count) for site in scope.report().syncs])
+        """,
+    )
+    ours = under_run("--dry-run", "train.py", cwd=tmp_path)
+    assert ours.out.splitlines()[-1] == "[('item', 1)]", ours.err
+
+
 def test_a_scope_of_the_programs_own_may_have_the_runner_s_directory(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -18,6 +18,7 @@ from trainscope.record.session import Session
 from trainscope.record.settings import Settings, checked_sinks, switched_off
 from trainscope.record.stand_in import stand_in
 from trainscope.record.steps import Steps
+from trainscope.sync.process import DRY
 
 if TYPE_CHECKING:
     from trainscope.metrics.sinks import Sink
@@ -80,9 +81,6 @@ class Scope:
             start_step=start_step,
         )
         self.enabled = enabled and not switched_off()
-        # under `trainscope run` the program's own scope is the one, dry if that was a dry run
-        if self.enabled and stand_in.step_aside():
-            settings = settings.model_copy(update={"dry_run": True})
         self._session: Session | None = None
         self._open_step: OpenStep | None = None
         if not self.enabled:
@@ -91,7 +89,11 @@ class Scope:
         # held before it begins: an interrupt that comes as it is done must still find it
         self._session = session = Session.__new__(Session)
         try:
-            session.__init__(settings, checked)
+            with DRY.kept():
+                # under `trainscope run` the program's own scope is the one, dry if that was
+                if stand_in.step_aside():
+                    settings = settings.model_copy(update={"dry_run": True})
+                session.__init__(settings, checked)
             self._open_step = OpenStep(session)
             return
         except BaseException:

@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
@@ -44,6 +44,26 @@ class Watcher(Protocol):
         ...
 
 
+class _Nobody:
+    """Looks away."""
+
+    def __init__(self) -> None:
+        self.loop = LoopState()
+
+    def take(
+        self,
+        kind: str,
+        frame: FrameType | None,
+        blocked_ns: int | None,
+        internal: bool,
+        allowed: str | None,
+    ) -> None:
+        """See `Watcher`."""
+
+    def failed(self, fault: Exception) -> None:
+        """See `Watcher`."""
+
+
 class Installation:
     """One source of waits, started for its first watcher and stopped after its last."""
 
@@ -72,6 +92,22 @@ class Installation:
             self._watchers = tuple(other for other in self._watchers if other is not watcher)
             if not self._watchers:
                 self._stop()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Let the source, if it is started, go on while one watcher gives way to another.
+
+        A dry run has seen what was moved to the device, and a new one would not know it.
+        """
+        if self.source is None:
+            yield
+            return
+        nobody = _Nobody()
+        self.add(nobody)
+        try:
+            yield
+        finally:
+            self.remove(nobody)
 
     def _stop(self) -> None:
         source = self.source
