@@ -4,34 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from trainscope.errors import ConfigError
 from trainscope.sync import permits
-from trainscope.sync.loop import LoopState
+from trainscope.sync.installation import Bystander
 from trainscope.sync.process import fitting
 
 __all__ = ["allow_sync", "no_sync"]
-
-
-class _Guard:
-    """Keeps the probes in place for a block, also where there is no detector."""
-
-    def __init__(self) -> None:
-        self.loop = LoopState()
-
-    def take(
-        self,
-        kind: str,
-        frame: FrameType | None,
-        blocked_ns: int | None,
-        internal: bool,
-        allowed: str | None,
-    ) -> None:
-        """Count nothing: the installation itself asks which block is in force."""
-
-    def failed(self, fault: Exception) -> None:
-        """Nothing to keep: the installation has warned."""
 
 
 @contextmanager
@@ -46,7 +25,7 @@ def no_sync(mode: str = "error") -> Iterator[None]:
     """
     if mode not in ("error", "warn"):
         raise ConfigError(f"mode={mode!r} is not one of error, warn")
-    guard, permit = _Guard(), permits.Permit(mode)
+    guard, permit = Bystander(), permits.Permit(mode)
     installation = fitting()
     installation.add(guard)
     permits.enter(permit)

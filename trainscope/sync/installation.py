@@ -18,7 +18,7 @@ from trainscope.sync.messages import sync_error, warn_sync
 from trainscope.sync.observer import NOT_FOR_USERS, Observer, Source
 from trainscope.sync.own import is_own
 
-__all__ = ["Installation", "Watcher"]
+__all__ = ["Bystander", "Installation", "Watcher"]
 
 __tracebackhide__ = NOT_FOR_USERS
 
@@ -44,8 +44,8 @@ class Watcher(Protocol):
         ...
 
 
-class _Nobody:
-    """Looks away."""
+class Bystander:
+    """A watcher that only keeps the source started: it takes nothing."""
 
     def __init__(self) -> None:
         self.loop = LoopState()
@@ -58,10 +58,10 @@ class _Nobody:
         internal: bool,
         allowed: str | None,
     ) -> None:
-        """See `Watcher`."""
+        """Count nothing: the installation itself asks which block is in force."""
 
     def failed(self, fault: Exception) -> None:
-        """See `Watcher`."""
+        """Nothing to keep: the installation has warned."""
 
 
 class Installation:
@@ -102,12 +102,12 @@ class Installation:
         if self.source is None:
             yield
             return
-        nobody = _Nobody()
-        self.add(nobody)
+        bystander = Bystander()
+        self.add(bystander)
         try:
             yield
         finally:
-            self.remove(nobody)
+            self.remove(bystander)
 
     def _stop(self) -> None:
         source = self.source
