@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainscope_kernels.attention.call import Call
-from trainscope_kernels.attention.gluon_band import BAND_OPEN
+from trainscope_kernels.attention.gluon_band import limits_of
 from trainscope_kernels.attention.gluon_schedule import heads_together
 from trainscope_kernels.attention.tile_sizes import padded
 
@@ -94,9 +94,7 @@ def band_of(call: Call) -> Band:
         return Band(0, 0, "band")  # each sequence has its own
     queries, keys = call.q.shape[2], call.k.shape[2]
     whole = keys % KEYS == 0
-    shift = keys - queries if call.from_end else 0
-    low = -BAND_OPEN if call.left < 0 else max(shift - call.left, -BAND_OPEN)
-    high = BAND_OPEN if call.right < 0 else min(shift + call.right, BAND_OPEN)
+    low, high = limits_of(call)
     if low <= 1 - queries and high >= keys - 1:
         return Band(low, high, "none" if whole else "end")
     # where all keys exist that the last query sees, its limit hides what follows

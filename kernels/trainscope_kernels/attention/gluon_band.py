@@ -23,9 +23,19 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-__all__ = ["BAND_OPEN", "open_keys", "tiles_of_warpgroup", "tiles_seen"]
+from trainscope_kernels.attention.call import Call
+
+__all__ = ["BAND_OPEN", "limits_of", "open_keys", "tiles_of_warpgroup", "tiles_seen"]
 
 BAND_OPEN = 2**30
+
+
+def limits_of(call: Call) -> tuple[int, int]:
+    """(low, high) of a call that is not of packed sequences."""
+    shift = call.k.shape[2] - call.q.shape[2] if call.from_end else 0
+    low = -BAND_OPEN if call.left < 0 else max(shift - call.left, -BAND_OPEN)
+    high = BAND_OPEN if call.right < 0 else min(shift + call.right, BAND_OPEN)
+    return low, high
 
 
 @gluon.jit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from trainscope_kernels.attention.call import Call
-from trainscope_kernels.attention.gluon_band import BAND_OPEN
+from trainscope_kernels.attention.gluon_band import limits_of
 from trainscope_kernels.attention.gluon_packed import most_blocks
 from trainscope_kernels.attention.gluon_schedule import Tiling, heads_together
 from trainscope_kernels.attention.gluon_start import multiprocessors
@@ -84,9 +84,7 @@ def band_of_call(call: Call) -> Band:
     queries, keys = call.q.shape[2], call.k.shape[2]
     plan_keys = PLANS[call.q.shape[3]].keys
     whole = keys % plan_keys == 0
-    shift = keys - queries if call.from_end else 0
-    low = -BAND_OPEN if call.left < 0 else max(shift - call.left, -BAND_OPEN)
-    high = BAND_OPEN if call.right < 0 else min(shift + call.right, BAND_OPEN)
+    low, high = limits_of(call)
     if low <= 1 - queries and high >= keys - 1:
         return Band(low, high, "none" if whole else "end")
     one_tile = high >= 0 and high % plan_keys == 0 and queries + high <= keys
