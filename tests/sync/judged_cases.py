@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,8 +73,11 @@ def judge(source: str, case: str, row: dict[str, Any], found: dict[str, Any]) ->
 
 def judge_all(source: str) -> list[Judged]:
     """Run every case and judge every line of expected.json."""
-    judged = []
-    for case, rows in expected().items():
-        found = run_case(source, CASES / case)
-        judged.extend(judge(source, case, row, found) for row in rows)
-    return judged
+    cases = expected()
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
+        runs = pool.map(lambda case: run_case(source, CASES / case), cases)
+        return [
+            judge(source, case, row, found)
+            for (case, rows), found in zip(cases.items(), runs, strict=True)
+            for row in rows
+        ]
