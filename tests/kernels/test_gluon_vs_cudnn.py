@@ -5,7 +5,7 @@ The timing itself needs a GPU.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,20 @@ import torch.nn.functional as F
 pytest.importorskip("triton")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True)
+def beside_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a script's own folder is: its neighbours are imported from there."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "kernels" / "bench"))
+
+
+@pytest.fixture
 def bench() -> Any:
-    where = Path(__file__).parents[2] / "kernels" / "bench" / "gluon_vs_cudnn.py"
-    spec = importlib.util.spec_from_file_location("gluon_vs_cudnn", where)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("gluon_vs_cudnn")
+
+
+@pytest.fixture
+def contestants() -> Any:
+    return importlib.import_module("attention_contestants")
 
 
 def row(ratio: float, **tflops: float) -> dict[str, Any]:
@@ -66,13 +71,13 @@ def test_flex_is_compiled_at_one_length(bench: Any) -> None:
 
 
 def test_what_cannot_be_compiled_is_left_out_and_said(
-    bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    contestants: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse() -> None:
         raise RuntimeError("no such GPU")
 
-    monkeypatch.setattr(bench, "flex", lambda qkv, causal, grouped: refuse)
-    calls = bench.forwards(("cudnn", "flex"), [torch.zeros(1, 1, 8, 8)] * 3, False)
+    monkeypatch.setattr(contestants, "flex", lambda qkv, causal, grouped: refuse)
+    calls = contestants.forwards(("cudnn", "flex"), [torch.zeros(1, 1, 8, 8)] * 3, False)
     assert list(calls) == ["cudnn"]
     assert capsys.readouterr().out == "left blank: RuntimeError: no such GPU\n"
 
@@ -80,16 +85,16 @@ def test_what_cannot_be_compiled_is_left_out_and_said(
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("causal", [False, True])
 def test_flex_is_asked_for_the_same_attention(
-    bench: Any, monkeypatch: pytest.MonkeyPatch, causal: bool
+    contestants: Any, monkeypatch: pytest.MonkeyPatch, causal: bool
 ) -> None:
-    made = bench.create_block_mask
+    made = contestants.create_block_mask
     monkeypatch.setattr(
-        bench, "create_block_mask", lambda *arguments: made(*arguments, device="cpu")
+        contestants, "create_block_mask", lambda *arguments: made(*arguments, device="cpu")
     )
     # uncompiled it computes the same, and slowly
     monkeypatch.setattr(torch, "compile", lambda function, **how: function)
     qkv = [torch.randn(1, heads, 256, 16) for heads in (4, 2, 2)]
-    out = bench.forward_of("flex", qkv, causal)()
+    out = contestants.forward_of("flex", qkv, causal)()
     right = F.scaled_dot_product_attention(
         qkv[0], qkv[1], qkv[2], is_causal=causal, enable_gqa=True
     )
