@@ -166,6 +166,13 @@ def test_a_wait_in_evaluation_is_listed_apart_with_its_advice() -> None:
     assert made.count(advice) == 1  # none for what was asked for
 
 
+def test_a_wait_listed_apart_says_through_which_library_it_came() -> None:
+    checked = site(line=9, during="setup", count=1, via="torch/nn/init.py:20 in normal_")
+    made = text.render(build(trace(syncs=(checked,))), width=200)
+    others = made.split("Other waits: asked for, allowed, or outside training steps\n")[1]
+    assert "1 time in setup, through torch/nn/init.py:20 in normal_" in others.splitlines()[0]
+
+
 def test_str_of_a_report_is_its_text() -> None:
     report = build(full_trace())
     assert str(report) == text.render(report)
