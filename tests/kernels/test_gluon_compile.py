@@ -97,7 +97,8 @@ def test_the_kernels_around_the_backward_move_16_bytes_at_a_time(compiled: list[
             assert each["loads_128"] == 64 * dim // 2 // 4 // 128, each
             assert each["stores_128"] == 64 * dim // 2 // 8 // 128, each
         if each["kernel"] == "attention_backward":
-            # each of two warpgroups adds 64 rows and half of the columns of dQ
+            # each of two warpgroups adds 64 rows and half of the columns of dQ, in each loop
             deterministic = each["case"][4]
-            adds = 0 if deterministic else 2 * 64 * dim // 2 // 4 // 128
+            loops = 2 if each["case"][1] == "diagonal" and dim == 128 else 1
+            adds = 0 if deterministic else loops * 2 * 64 * dim // 2 // 4 // 128
             assert each["adds_128"] == adds, each

@@ -31,10 +31,9 @@ def load_terms(terms, length, rows, q_from, q_length, PACKED: gl.constexpr):
 @gluon.jit
 def produce(
     q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms, k_tile,
-    v_tile, kv_full, batch, key_head, key_instance, key_row, first, stop, blocks, q_from,
+    v_tile, kv_full, batch, key_head, key_instance, key_row, first, edge, stop, blocks, q_from,
     q_length, group, way,
-    ROWS: gl.constexpr, STAGES: gl.constexpr, GROUPED: gl.constexpr, IN_TURN: gl.constexpr,
-    PACKED: gl.constexpr,
+    ROWS: gl.constexpr, STAGES: gl.constexpr, WALK: gl.constexpr, PACKED: gl.constexpr,
 ):  # fmt: skip
     """The copying warp: K and V once, then Q and dO with their row terms, block by block."""
     layout: gl.constexpr = gl.BlockedLayout([2], [32], [1], [0])
@@ -42,15 +41,10 @@ def produce(
     grad_tiles, grad_full, grad_empty = grads
     rows = gl.arange(0, ROWS, layout)
     length = blocks * ROWS
-    steps = stop - first
-    head = key_head
-    instance = key_instance
-    if GROUPED:
-        steps *= group
-        head *= group
-        instance *= group
-    terms += instance.to(gl.int64) * (2 * length)
-    block = begin(first, stop, way, IN_TURN)
+    steps = (stop - first) * group
+    head = key_head * group
+    terms += (key_instance * group).to(gl.int64) * (2 * length)
+    block = begin(first, edge, stop, way, WALK)
     member = 0
     # the terms are loaded a step ahead: their latency hides behind the waits
     lse_term, delta_term = load_terms(terms, length, block * ROWS + rows, q_from, q_length, PACKED)
@@ -87,12 +81,9 @@ def produce(
             grad_map, [batch, head, row, 0], grad_full.index(stage), grad_tiles.index(stage)
         )
         if step + 1 < steps:
-            if GROUPED:
-                block, member, heads = after(block, member, first, stop, group, way, IN_TURN)
-                head += heads
-                terms += heads.to(gl.int64) * (2 * length)
-            else:
-                block += 1
+            block, member, heads = after(block, member, first, stop, group, way, WALK)
+            head += heads
+            terms += heads.to(gl.int64) * (2 * length)
             lse_term, delta_term = load_terms(
                 terms, length, block * ROWS + rows, q_from, q_length, PACKED
             )

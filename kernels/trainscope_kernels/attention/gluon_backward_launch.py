@@ -26,21 +26,17 @@ __all__ = ["backward"]
 KEYS = 128
 STAGES = 2
 IN_REGISTERS = {
-    # (head_dim padded, whether there is a band): columns of K and of V that are register operands;
-    # the rest is read from shared memory, whose bandwidth is the limit. At 128 the mask of a band
-    # leaves no room for V's half.
-    (128, False): (0, 64),
-    (128, True): (0, 0),
-    (64, False): (64, 64),
-    (64, True): (64, 64),
+    # head_dim padded, mask: columns of K and of V that are register operands; the rest is read from
+    # shared memory, whose bandwidth is the limit. At 128 the mask of a band leaves no room for V's
+    # half; blocks at a diagonal have a loop of their own, without it.
+    128: {"none": (0, 64), "end": (0, 64), "diagonal": (0, 64), "band": (0, 0)},
+    64: {"none": (64, 64), "end": (64, 64), "diagonal": (64, 64), "band": (64, 64)},
 }
 IN_REGISTERS_WITHOUT_DQ = {
     # Without dQ's barrier in the loop ptxas 12.8 gives dS the registers of a whole K or V, which
     # the next step reads as K or V. test_gluon_compile.py looks for it in the machine code.
-    (128, False): (0, 64),
-    (128, True): (0, 0),
-    (64, False): (0, 0),
-    (64, True): (0, 0),
+    128: {"none": (0, 64), "end": (0, 64), "diagonal": (0, 0), "band": (0, 0)},
+    64: {"none": (0, 0), "end": (0, 0), "diagonal": (0, 0), "band": (0, 0)},
 }
 Four = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -141,11 +137,12 @@ def keys_and_values(
     width, group = sizes.width, sizes.group
     band, factors = band_of(call), factors_of(call)
     key_blocks = -(-sizes.keys // KEYS)
-    section, cohort = sizes.key_heads_together, 1
-    if group > 1 and band.mask == "diagonal":
-        section, cohort = down_and_up(sizes, key_blocks, multiprocessors(q.device.index))
     columns = IN_REGISTERS_WITHOUT_DQ if workspace is None else IN_REGISTERS
-    k_in_registers, v_in_registers = columns[width, not band.is_open]
+    k_in_registers, v_in_registers = columns[width][band.mask]
+    walk = walk_of(sizes, band.mask, v_in_registers)
+    section, cohort = sizes.key_heads_together, 1
+    if walk in ("turns", "apart"):
+        section, cohort = down_and_up(sizes, key_blocks, multiprocessors(q.device.index))
     kind = band.mask, factors.capped, group > 1, workspace is not None
     start(
         attention_backward,
@@ -176,7 +173,7 @@ def keys_and_values(
         WITH_DQ=workspace is not None,
         MASK=band.mask,
         CAPPED=factors.capped,
-        GROUPED=group > 1,
+        WALK=walk,
         ROWS=ROWS,
         KEYS=KEYS,
         DIM=width,
@@ -184,6 +181,18 @@ def keys_and_values(
         K_IN_REGISTERS=k_in_registers,
         V_IN_REGISTERS=v_in_registers,
     )
+
+
+def walk_of(sizes: Sizes, mask: str, v_in_registers: int) -> str:
+    """In which order a program goes over its blocks, see gluon_backward_walk.
+
+    apart: where the blocks at the diagonal cannot have in registers what the others have.
+    """
+    if mask == "diagonal" and 0 < v_in_registers < sizes.width:
+        return "apart"
+    if sizes.group == 1:
+        return "up"
+    return "turns" if mask == "diagonal" else "heads"
 
 
 def down_and_up(sizes: Sizes, key_blocks: int, programs: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ is compiled for:
     "end"       no band; the last block of keys is cut short
     "diagonal"  no limit by ``low``, and all keys that the last query sees exist: what is past the
                 last key is hidden as any other
+    "crossing"  the same, of blocks of queries each of which it hides some of the keys from
     "band"      anything
 
 P is 0 of what is hidden, whatever the scores are: a query's LSE is of the keys that it sees.
@@ -28,7 +29,7 @@ from trainscope_kernels.attention.gluon_mask import (
     worked_out_here,
 )
 
-__all__ = ["blocks_that_see", "hide_columns", "hide_keys", "past_last_key"]
+__all__ = ["blocks_that_see", "hide_columns", "hide_keys", "past_diagonal", "past_last_key"]
 
 
 @gluon.jit
@@ -50,6 +51,16 @@ def blocks_that_see(
 
 
 @gluon.jit
+def past_diagonal(key, high, first, stop, ROWS: gl.constexpr, KEYS: gl.constexpr):
+    """The first block, of those from ``first`` up to ``stop``, whose queries see all of the keys.
+
+    "diagonal" only. It is ``stop`` where there is none.
+    """
+    edge = gl.cdiv(gl.maximum(key + KEYS - 1 - high, 0), ROWS)
+    return gl.minimum(gl.maximum(edge, first), stop)
+
+
+@gluon.jit
 def past_last_key(key, keys, KEYS: gl.constexpr, layout: gl.constexpr, MASK: gl.constexpr):
     """What to add to the exponents of KEYS rows: -inf past the last key, else 0.
 
@@ -64,6 +75,14 @@ def past_last_key(key, keys, KEYS: gl.constexpr, layout: gl.constexpr, MASK: gl.
 
 
 @gluon.jit
+def hide_after_query(p, offset, high, OWN: gl.constexpr, ROWS: gl.constexpr):
+    """P^T, 0 of keys more than ``high`` past the query; offset: first key less first query."""
+    eight, rest, line = column_and_row(p, OWN, ROWS)
+    seen = eight >= worked_out_here(line) + offset - rest - high
+    return gl.where(gl.convert_layout(seen.reshape([OWN, ROWS]), p.type.layout), p, 0.0)
+
+
+@gluon.jit
 def hide_keys(
     p, own, row, key, low, high,
     OWN: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, MASK: gl.constexpr,
@@ -74,9 +93,9 @@ def hide_keys(
     """
     if MASK == "diagonal":  # noqa: SIM102 (one is known to the compiler)
         if row < key - high + KEYS:
-            eight, rest, line = column_and_row(p, OWN, ROWS)
-            seen = eight >= worked_out_here(line) + (own - row) - rest - high
-            p = gl.where(gl.convert_layout(seen.reshape([OWN, ROWS]), p.type.layout), p, 0.0)
+            p = hide_after_query(p, own - row, high, OWN, ROWS)
+    if MASK == "crossing":
+        p = hide_after_query(p, own - row, high, OWN, ROWS)
     if MASK == "band":
         if row < key - high + KEYS:
             p = gl.where(columns_before(p, own - high - row, True, OWN, ROWS), 0.0, p)

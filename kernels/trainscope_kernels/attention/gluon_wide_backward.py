@@ -273,7 +273,7 @@ def attention_wide_backward(
                    q_length, low, high, first, stop, group, scale, log2_scale, tanh_scale, False,
                    MASK, CAPPED, GROUPED, PACKED, ROWS, KEYS, DIM, COLUMNS, STAGES)),
         (produce, (q_map, k_map, v_map, grad_map, terms, queries, grads, lse_terms, delta_terms,
-                   k_tile, v_tile, kv_full, batch, key_head, key_instance, key_row, first, stop,
-                   row_blocks, q_from, q_length, group, 1, ROWS, STAGES, GROUPED, False,
-                   PACKED)),
+                   k_tile, v_tile, kv_full, batch, key_head, key_instance, key_row, first, first,
+                   stop, row_blocks, q_from, q_length, group, 1, ROWS, STAGES,
+                   "heads" if GROUPED else "up", PACKED)),
     ], [4, 1], [240, 24])
