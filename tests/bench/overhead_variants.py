@@ -168,7 +168,7 @@ class Variant:
 
 
 VARIANTS = {
-    "trainscope": Variant(with_trainscope, rounds=4, every_s=FLUSH_S),
+    "trainscope": Variant(with_trainscope, rounds=10, every_s=FLUSH_S),
     "no-op TorchDispatchMode": Variant(with_dispatch_mode),
     "Lightning SimpleProfiler": Variant(with_lightning_profiler),
     "torch.profiler always on": Variant(with_profiler),
