@@ -88,6 +88,7 @@ READS = [
     Case("x[i], X[i, i], X[:, i]", {}),
     Case("x[n], x[1:3], x[None], x[...], x[::2]", {}),
     Case("x[hm]", {}),
+    Case("x[True], x[None, False]", {}),
     Case("host[hi], host[hm], host[[0, 1]]", {}),
 ]
 CASES = [*NUMBERS, *TENSORS, *READS]

@@ -10,7 +10,7 @@ from trainscope.sync.expression import source_at
 from trainscope.sync.operands import destination_kind, element_kind, source_kind
 from trainscope.sync.subscripts import read_kind, stored_kind
 
-__all__ = ["classify", "classify_line", "implicit_kind", "named_kind"]
+__all__ = ["classify", "classify_line", "implicit_kind", "named_kind", "runs_subscript"]
 
 _BY_CALL = {
     "allclose": "bool",
@@ -83,6 +83,11 @@ def named_kind(frame: FrameType, user: FrameType | None) -> str | None:
         if plan is not None and plan.kind is not None and not plan.role:
             return plan.kind
     return None
+
+
+def runs_subscript(frame: FrameType) -> bool:
+    """Return whether `frame` is at ``x[index]`` or ``x[index] = value``."""
+    return _plan(frame).role in ("read", "stored")
 
 
 def _plan(frame: FrameType) -> Plan:

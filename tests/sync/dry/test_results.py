@@ -116,7 +116,20 @@ def _gradients() -> list[Tensor]:
     return [gradient.detach(), leaf.grad, middle.detach()]
 
 
-@pytest.mark.parametrize("program", [_mlp, _transformer, _compiled, _aliases, _gradients])
+def _tensors_in_lists() -> list[Tensor]:
+    """C takes a tensor for a sequence once its class has a Python ``__getitem__``, and for good."""
+    device = "cpu"
+    returns = torch.linspace(0.0, 1.0, 3).to(device)
+    target = torch.tensor([returns[0]], device=device)
+    same = torch.tensor([value for value in returns])
+    index = [torch.tensor(0), torch.tensor(2)]
+    old = torch.Tensor([returns[1], returns[2]])
+    return [target, same, old, torch.as_tensor([returns.sum()]), torch.eye(3)[index, index]]
+
+
+@pytest.mark.parametrize(
+    "program", [_mlp, _transformer, _compiled, _aliases, _gradients, _tensors_in_lists]
+)
 def test_values_are_equal_bit_for_bit(program: Callable[[], list[Tensor]]) -> None:
     _both_ways(program)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-__all__ = ["Marks", "Place"]
+__all__ = ["Made", "Marks", "Place"]
 
 _ATTRIBUTE = "_trainscope_mark"
 _WALK_LIMIT = 4096
@@ -24,16 +24,26 @@ class Place(Enum):
     """A parameter, or computed from one: on the GPU only in a script that names no device."""
 
 
+class Made(Enum):
+    """Of what a subscript made an index."""
+
+    OF_LIST = "list"
+    """On the host, and copied."""
+    OF_BOOL = "bool"
+    """Where the tensor is that is indexed."""
+
+
 class _Mark:
     """What is known of one storage; `owner` tells marks of an earlier dry run from ours."""
 
-    __slots__ = ("in_flight", "owner", "pinned", "place")
+    __slots__ = ("in_flight", "index", "owner", "pinned", "place")
 
     def __init__(self, owner: object, place: Place) -> None:
         self.owner = owner
         self.place = place
         self.pinned = False
         self.in_flight = -1
+        self.index: Made | None = None
 
 
 class Marks:
@@ -85,6 +95,17 @@ class Marks:
         """Return whether `tensor` stands for one in pinned host memory."""
         mark = self._read(tensor)
         return mark is not None and mark.pinned
+
+    def made_index(self, tensor: Tensor, made: Made) -> None:
+        """Note that a subscript made the host tensor `tensor` to be its index."""
+        mark = self._own(tensor, Place.HOST)
+        if mark is not None:
+            mark.index = made
+
+    def index(self, tensor: Tensor) -> Made | None:
+        """Return of what a subscript made `tensor`; None for a tensor that was there before."""
+        mark = self._read(tensor)
+        return None if mark is None else mark.index
 
     def launch_copy(self, tensor: Tensor) -> None:
         """Note that a non_blocking copy into the host tensor `tensor` may still be under way."""

@@ -17,18 +17,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import trainscope
 from trainscope.sync.blame import blame, working_frame
 from trainscope.sync.dry.marks import Place
+from trainscope.sync.dry.subscripts import note_of_bool, note_of_list, scalar_kind
 from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES, waits_of
 from trainscope.sync.dry.watch import Watch
-from trainscope.sync.implicit import named_kind
+from trainscope.sync.implicit import named_kind, runs_subscript
 from trainscope.sync.observer import NOT_FOR_USERS
 
 __all__ = ["FollowMode", "enter", "leave"]
 
 __tracebackhide__ = NOT_FOR_USERS
 
-_QUIET_IN_SUBSCRIPT = ("aten::_local_scalar_dense",)
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_METRICS = os.path.join(os.path.dirname(trainscope.__file__), "metrics") + os.sep
+_OURS = os.path.dirname(trainscope.__file__) + os.sep
+_METRICS = os.path.join(_OURS, "metrics") + os.sep
 _MOVING_WRITES = ("aten::copy_", "aten::set_")
 _DDP = distributed.__file__
 """Its buckets lie where the gradients do, but are made and filled anew in C++."""
@@ -75,6 +76,8 @@ class FollowMode(TorchDispatchMode):
         result = func(*args, **kwargs)
         if place is not None and watch.live:
             watch.safely(lambda: self._after(result, place), None)
+            if not given and isinstance(result, Tensor) and not _is_of(caller, _OURS):
+                watch.safely(lambda: note_of_bool(result, watch.marks, frame), None)
         return result
 
     def _before(
@@ -91,18 +94,16 @@ class FollowMode(TorchDispatchMode):
         schema = getattr(func, "_schema", None)
         name = "" if schema is None else schema.name
         if name == "aten::copy_":
-            if not _is_log(caller):
+            if not _is_of(caller, _METRICS):  # the rows of `Scope.log` on a GPU are there too
                 self._copy(args, kwargs, frame)
         elif not watch.here.quiet:
-            for wait in waits_of(name, args, kwargs, marks.on_device):
-                if watch.here.indexing and (
-                    wait.kind == "h2d-pageable" or name in _QUIET_IN_SUBSCRIPT
-                ):
-                    continue
+            for wait in waits_of(name, args, kwargs, marks):
                 kind = wait.kind
                 if name == "aten::_local_scalar_dense":  # composite operators end in it
-                    kind = named_kind(frame, blame(frame).user) or kind
-                watch.report(kind, frame, count=wait.count)
+                    kind = scalar_kind(given[0], frame) or named_kind(frame, blame(frame).user)
+                watch.report(kind or wait.kind, frame, count=wait.count)
+        if name == "aten::lift_fresh" and not _is_of(caller, _OURS):
+            note_of_list(given[0], marks, frame)
         places = [marks.raw(tensor) for tensor in given]
         if not watch.here.quiet and name != "aten::copy_" and not self._is_view(func):
             for tensor in given:
@@ -125,7 +126,7 @@ class FollowMode(TorchDispatchMode):
         non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
         to_device, from_device = marks.on_device(target), marks.on_device(source)
         if to_device and not from_device:
-            if watch.here.indexing and source.dim() == 0:
+            if source.dim() == 0 and runs_subscript(frame):
                 watch.report("h2d-scalar", frame)
             else:
                 watch.host_to_device(source, frame, non_blocking=non_blocking)
@@ -170,11 +171,11 @@ class FollowMode(TorchDispatchMode):
         return known
 
 
-def _is_log(frame: FrameType | None) -> bool:
-    """Return whether the call is `Scope.log`'s, whose rows on a GPU would be there too."""
+def _is_of(frame: FrameType | None, folder: str) -> bool:
+    """Return whether the operator is called from `folder`, seen through torch's own frames."""
     while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(_METRICS)
+    return frame is not None and frame.f_code.co_filename.startswith(folder)
 
 
 def _collect(value: Any, into: list[Tensor]) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainscope.sync.dry.marks import Made, Marks
+
 __all__ = ["LARGE_PAGEABLE_BYTES", "Wait", "waits_of"]
 
 LARGE_PAGEABLE_BYTES = 4 << 20
@@ -47,42 +49,41 @@ _NO_SIZE = Wait("size-readback", 2, "the repeats are summed and checked for nega
 _FILL = Wait("item-implicit", 1, "the fill value is read")
 _SCALAR = Wait("h2d-scalar", 1, "the number is copied to the GPU")
 _INDEX = Wait("h2d-pageable", 1, "the index is copied to the GPU")
-
-OnDevice = Callable[[Tensor], bool]
+_LIST = Wait("h2d-list", 1, "the index is made of a Python list and copied to the GPU")
 
 
 def waits_of(
-    name: str, args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+    name: str, args: Sequence[object], kwargs: Mapping[str, object], marks: Marks
 ) -> tuple[Wait, ...]:
     """Return the waits of one operator call; `name` is its schema name, such as aten::index."""
     special = _SPECIAL.get(name)
     if special is not None:
-        return special(args, kwargs, on_device)
+        return special(args, kwargs, marks)
     wait = _TABLE.get(name)
-    if wait is None or not _first_on_device(args, on_device):
+    if wait is None or not _first_on_device(args, marks):
         return ()
     return (wait,)
 
 
-def _first_on_device(args: Sequence[object], on_device: OnDevice) -> bool:
-    return bool(args) and isinstance(args[0], Tensor) and on_device(args[0])
+def _first_on_device(args: Sequence[object], marks: Marks) -> bool:
+    return bool(args) and isinstance(args[0], Tensor) and marks.on_device(args[0])
 
 
-def _index(
-    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
-) -> tuple[Wait, ...]:
-    if not _first_on_device(args, on_device):
+def _index(args: Sequence[object], kwargs: Mapping[str, object], marks: Marks) -> tuple[Wait, ...]:
+    if not _first_on_device(args, marks):
         return ()
-    return _index_waits(args[1], on_device)
+    return _index_waits(args[1], marks)
 
 
-def _index_waits(indices: object, on_device: OnDevice) -> tuple[Wait, ...]:
+def _index_waits(indices: object, marks: Marks) -> tuple[Wait, ...]:
     found: list[Wait] = []
     for index in _tensors(indices):
-        mask = _is_mask(index)
-        if mask and on_device(index):
+        mask, made = _is_mask(index), marks.index(index)
+        if made is not None:
+            found.extend((_LIST,) if made is Made.OF_LIST else ())
+        elif mask and marks.on_device(index):
             found.append(_MASK)
-        elif not mask and index.dim() > 0 and not on_device(index):
+        elif not mask and index.dim() > 0 and not marks.on_device(index):
             # a mask on the host is turned into indices there and copied without a wait
             found.append(_INDEX)
     return tuple(found)
@@ -93,49 +94,47 @@ def _is_mask(index: Tensor) -> bool:
 
 
 def _index_put(
-    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+    args: Sequence[object], kwargs: Mapping[str, object], marks: Marks
 ) -> tuple[Wait, ...]:
-    if not _first_on_device(args, on_device):
+    if not _first_on_device(args, marks):
         return ()
     value = args[2]
     accumulate = bool(args[3] if len(args) > 3 else kwargs.get("accumulate", False))
     if not isinstance(value, Tensor):
-        return _index_waits(args[1], on_device)
+        return _index_waits(args[1], marks)
     indices = _tensors(args[1])
-    from_host = value.numel() == 1 and not on_device(value)
-    under_one_mask = len(indices) == 1 and _is_mask(indices[0]) and on_device(indices[0])
+    from_host = value.numel() == 1 and not marks.on_device(value)
+    under_one_mask = len(indices) == 1 and _is_mask(indices[0]) and marks.on_device(indices[0])
     if value.numel() == 1 and under_one_mask and not accumulate:
         return () if from_host else (_FILL,)  # becomes a masked fill: no size is needed
-    waits = _index_waits(indices, on_device)
+    waits = _index_waits(indices, marks)
     return (*waits, _SCALAR) if from_host and value.dim() == 0 else waits
 
 
 def _masked_fill(
-    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+    args: Sequence[object], kwargs: Mapping[str, object], marks: Marks
 ) -> tuple[Wait, ...]:
     value = args[2] if len(args) > 2 else kwargs.get("value")
-    return (_FILL,) if isinstance(value, Tensor) and on_device(value) else ()
+    return (_FILL,) if isinstance(value, Tensor) and marks.on_device(value) else ()
 
 
 def _repeat_interleave(
-    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
+    args: Sequence[object], kwargs: Mapping[str, object], marks: Marks
 ) -> tuple[Wait, ...]:
     known = kwargs.get("output_size") is not None
-    return () if known or not _first_on_device(args, on_device) else (_NO_SIZE,)
+    return () if known or not _first_on_device(args, marks) else (_NO_SIZE,)
 
 
-def _histc(
-    args: Sequence[object], kwargs: Mapping[str, object], on_device: OnDevice
-) -> tuple[Wait, ...]:
+def _histc(args: Sequence[object], kwargs: Mapping[str, object], marks: Marks) -> tuple[Wait, ...]:
     low = args[2] if len(args) > 2 else kwargs.get("min", 0)
     high = args[3] if len(args) > 3 else kwargs.get("max", 0)
-    if low != high or not _first_on_device(args, on_device):
+    if low != high or not _first_on_device(args, marks):
         return ()
     return (Wait("item-implicit", 2, "with no range given, least and greatest value are read"),)
 
 
 _SPECIAL: Mapping[
-    str, Callable[[Sequence[object], Mapping[str, object], OnDevice], tuple[Wait, ...]]
+    str, Callable[[Sequence[object], Mapping[str, object], Marks], tuple[Wait, ...]]
 ] = {
     "aten::index": _index,
     "aten::index_put": _index_put,

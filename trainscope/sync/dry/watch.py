@@ -44,8 +44,6 @@ class _Here(threading.local):
 
     quiet = 0
     """Depth of calls whose inner waits are counted already."""
-    indexing = 0
-    """Depth of subscripts whose Python lists and scalar indices are counted already."""
     refusal: Exception | None = None
     """What `observe` raised, on its way to the user's line."""
     moving_to: Place | None = None
