@@ -20,6 +20,10 @@ OTHER = (
     "keep the value on the GPU, and read it only on the steps that use it; several values: "
     "one .tolist()"
 )
+RETURNED = (
+    "return the tensor, and read it where its number is needed: a loss to be shown can wait, an "
+    "action for an environment has to be read"
+)
 NONFINITE = "scope.log names a non-finite value and its step; torch.where skips it on the GPU"
 BRANCH = "torch.where chooses on the GPU; where Python must branch, test it every N steps"
 ASSERT = "torch._assert_async tests it on the GPU without a wait; or test it every N steps"
@@ -29,7 +33,14 @@ PIN = (
 )
 TO_PINNED = "copy into a pinned tensor with non_blocking=True, and read it after an event"
 WHERE = "keep the mask: torch.where(mask, x, other), or a masked sum and mean"
-ASSIGN = "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number)"
+ASSIGN = (
+    "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number); values "
+    "for the set places alone: x.masked_scatter_(mask, values)"
+)
+MAKE_THERE = (
+    "make it on the GPU: pass device=device to the function that makes it (random numbers then "
+    "come from the GPU's generator, and are others)"
+)
 TOGETHER = "keep the values on the GPU, and read them only on the steps that use them"
 INDEX = (
     "make the index a GPU tensor once: torch.as_tensor(index, device=device), or make it there, "
@@ -74,6 +85,9 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("bool", "if torch.isnan(loss) or torch.isinf(loss):", NONFINITE),
         ("bool", "assert (pos >= 0).all()", ASSERT),
         ("item", "value = loss.item()", OTHER),
+        ("item", "return action.item()", RETURNED),
+        ("tolist", "return loss.tolist(), norm.tolist()", RETURNED),
+        ("item", "return env.step(action.item())", NEEDED),
         ("d2h", 'h2 = g.to("cpu")', TO_PINNED),
         ("cpu", "h = g.cpu()", TO_PINNED),
         ("index", "name = names[best]", "index with x.index_select or gather, whose index may stay "
@@ -81,6 +95,14 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("h2d-pageable", "x = batch.to(device)", PIN),
         ("tolist", "counts = hits.tolist()", TOGETHER),
         ("h2d-pageable", "x = data[numpy_index]", INDEX),
+        ("h2d-pageable", "mask = torch.zeros(4).cuda()", MAKE_THERE),
+        ("h2d-pageable", "return y, torch.zeros(n, dtype=torch.long).to(device)", MAKE_THERE),
+        ("h2d-pageable", "x = torch.randn(4).to(d); y = torch.randint(9, (4,)).to(d)", MAKE_THERE),
+        ("h2d-pageable", "x = torch.randn(4).to(d); y = y.to(d)", PIN),
+        ("h2d-pageable", "x = torch.from_numpy(a).to(d)", PIN),
+        ("item", "scaler.step(optimizer)", SCALER),
+        ("item", "self.grad_scaler.step(self.optimizer)", SCALER),
+        ("item", "scale = self.scaler.get_scale()", SCALER),
         ("h2d-pageable", "xb, yb = x[perm[i : i + 8]], y[perm[i : i + 8]]", INDEX),
         ("h2d-pageable", "loss = f(table[:, torch.randperm(9)])", INDEX),
         ("h2d-pageable", "x = batches[i].to(device)", PIN),
@@ -101,6 +123,7 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("nonzero", "y[m] = a * 2", ASSIGN),
         ("nonzero", "if (x[m] == 2).all(): pass", WHERE),
         ("nonzero", "i = m.nonzero()", KNOWN_SIZE),
+        ("nonzero", "token, slot = torch.where(index == e)", KNOWN_SIZE),
         ("nonzero", "b = torch.masked_select(x, m)", "torch.where(mask, x, other), or a masked sum "
          "and mean, keeps the shape"),
         ("size-readback", "a = x.repeat_interleave(r)", "pass output_size=, if the total is known "
@@ -159,6 +182,35 @@ def test_words_fit_the_place() -> None:
     module = "torch.nn.modules.module:1371 convert"
     moved = advice("h2d-pageable", source="net.to(d)", phase=None, during="training", via=module)
     assert moved == "move the module once, before the loop"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "via", "first_words"),
+    [
+        ("item-implicit", "loss = o.step(closure)", "lbfgs:428 step", "L-BFGS chooses its steps"),
+        ("item-implicit", "s.step(loss)", "lr_scheduler:1699 step", "the scheduler compares"),
+        ("item-implicit", "ema.update_parameters(m)", "swa_utils:310 u", "AveragedModel reads or"),
+        ("item-implicit", "o.step()", "adam:300 _get_value", "give the optimizer a number"),
+    ],
+)
+def test_each_part_of_torch_optim_reads_for_its_own_reason(
+    kind: str, source: str, via: str, first_words: str
+) -> None:
+    said = advice(
+        kind, source=source, phase="optimizer", during="training", via=f"torch.optim.{via}"
+    )
+    assert said.startswith(first_words)
+
+
+def test_a_checkpoint_is_written_less_often_not_from_pinned_memory() -> None:
+    said = advice(
+        "d2h",
+        source="torch.save(model.state_dict(), path)",
+        phase=None,
+        during="training",
+        via="torch.serialization:1238 persistent_id",
+    )
+    assert said.startswith("a checkpoint has to be read")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainscope.catalogue.kinds import KINDS
-from trainscope.catalogue.reading import reads_by_index, use_of
+from trainscope.catalogue.reading import calls_scaler, moves_new, reads_by_index, use_of
 
 __all__ = ["advice"]
 
@@ -15,6 +15,10 @@ _BY_USE = {
     "needed": (
         "the program goes on with this value, so it has to be read: read it as late as it can be, "
         "all values in one copy, or for several environments or samples in one batch"
+    ),
+    "returned": (
+        "return the tensor, and read it where its number is needed: a loss to be shown can wait, "
+        "an action for an environment has to be read"
     ),
     "nonfinite": "scope.log names a non-finite value and its step; torch.where skips it on the GPU",
     "assert": "torch._assert_async tests it on the GPU without a wait; or test it every N steps",
@@ -54,6 +58,10 @@ _MADE_INDEX = (
     "make the index a GPU tensor once: torch.as_tensor(index, device=device), or make it there, "
     "as torch.randperm(n, device=device) does"
 )
+_MADE_THERE = (
+    "make it on the GPU: pass device=device to the function that makes it (random numbers then "
+    "come from the GPU's generator, and are others)"
+)
 _STORED_NUMBER = (
     "fill on the GPU, without a copy: x.index_fill_(0, index, number), masked_fill_ or "
     "torch.where, and x[i:i+1] = number for one element; or store a tensor made there once"
@@ -70,6 +78,7 @@ _INDICES = (
         "argwhere(",
         "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound",
     ),
+    ("where(", "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound"),
     ("masked_select(", "torch.where(mask, x, other), or a masked sum and mean, keeps the shape"),
 )
 _SCALER = (
@@ -81,6 +90,26 @@ _LIBRARY_READS = (
     "for NaN); what it needs it has to read"
 )
 _BY_LIBRARY = (
+    (
+        "torch.optim.lbfgs",
+        "L-BFGS chooses its steps on the CPU, by values that it has to read: a smaller max_iter, "
+        "or no line search, reads fewer",
+    ),
+    (
+        "torch.optim.lr_scheduler",
+        "the scheduler compares this value on the CPU, so it has to be read: call it once an "
+        "evaluation, not in every step",
+    ),
+    (
+        "torch.optim.swa_utils",
+        "AveragedModel reads or copies its counter at each update: update it every N steps, or "
+        "average the parameters with torch._foreach_lerp_, which reads nothing",
+    ),
+    (
+        "torch.serialization",
+        "a checkpoint has to be read: save it less often, or let "
+        "torch.distributed.checkpoint.async_save write it while training goes on",
+    ),
     (
         "torch.nn.utils.clip_grad",
         "pass error_if_nonfinite=False, and scope.log(norm=norm) names a norm that is not finite",
@@ -113,6 +142,8 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
     for library, what in _BY_LIBRARY:
         if via is not None and via.startswith(library):
             return what
+    if kind == "item" and calls_scaler(source):
+        return _SCALER
     if kind in _READS or kind in _PRINTS or kind == "index":
         return _read_advice(kind, source, phase, during, _reading_library(via))
     if kind == "nonzero":
@@ -125,6 +156,8 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
         return "move the module once, before the loop"
     if kind == "h2d-list" and "tensor(" not in source and "[" in source:
         return "make the index a GPU tensor once, before the loop"
+    if kind == "h2d-pageable" and moves_new(source):
+        return _MADE_THERE
     if kind == "h2d-pageable" and via is None and reads_by_index(source):
         return _MADE_INDEX
     return _BY_KIND[kind]
@@ -181,5 +214,8 @@ def _nonzero_advice(source: str) -> str:
         if name in source:
             return what
     if _stored(source) is not None:
-        return "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number)"
+        return (
+            "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number); "
+            "values for the set places alone: x.masked_scatter_(mask, values)"
+        )
     return _BY_KIND["nonzero"]

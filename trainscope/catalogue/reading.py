@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 
-__all__ = ["USES", "reads_by_index", "use_of"]
+__all__ = ["USES", "calls_scaler", "moves_new", "reads_by_index", "use_of"]
 
-USES = ("log", "total", "collect", "needed", "nonfinite", "assert", "branch", "other")
+USES = (
+    "log", "total", "collect", "needed", "returned", "nonfinite", "assert", "branch", "other",
+)  # fmt: skip
 """Words that `use_of` returns."""
 
 _READS = frozenset({"item", "tolist", "cpu", "numpy", "to"})
@@ -18,6 +20,9 @@ _PASSING = frozenset(
     | {"round", "sqrt", "str", "sum"}
 )
 _MOVING = frozenset({"as_tensor", "asarray", "copy_", "cuda", "from_numpy", "tensor", "to"})
+_MAKING = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint"})
+_MAKING |= {"randn", "randperm", "zeros"}
+_SCALER_READS = frozenset({"get_scale", "step"})
 _COLLECTING = frozenset({"add", "append", "appendleft", "extend", "update"})
 _LOGGING = frozenset(
     {"add_histogram", "add_scalar", "add_scalars", "critical", "debug", "error", "info", "log"}
@@ -41,6 +46,8 @@ def use_of(source: str) -> str:
         use = _climb(read, parents)
         if use != "other":
             return use
+        if isinstance(statement, ast.Return):
+            return "returned"
     names = {_name(node) for node in ast.walk(statement) if isinstance(node, ast.Call)}
     if isinstance(statement, (ast.Assert, ast.If, ast.While)):
         if read is not None and read not in ast.walk(statement.test):
@@ -68,15 +75,50 @@ def reads_by_index(source: str) -> bool:
     return any(not isinstance(index, ast.Slice | ast.Constant) for index in indices)
 
 
+def calls_scaler(source: str) -> bool:
+    """Whether the line calls what reads in a ``GradScaler``, by the name of the object."""
+    return any(
+        isinstance(node.func, ast.Attribute)
+        and node.func.attr in _SCALER_READS
+        and "scaler" in ast.unparse(node.func.value).lower()
+        for node in _calls(source)
+    )
+
+
+def moves_new(source: str) -> bool:
+    """Whether all that the line moves was only just made, such as ``torch.zeros(n).to(device)``."""
+    moved = [
+        node.func.value
+        for node in _calls(source)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to")
+    ]
+    return bool(moved) and all(
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in _MAKING
+        and ast.unparse(value.func.value) == "torch"
+        for value in moved
+    )
+
+
+def _calls(source: str) -> list[ast.Call]:
+    nodes = (node for statement in _statements(source) for node in ast.walk(statement))
+    return [node for node in nodes if isinstance(node, ast.Call)]
+
+
 def parse_line(source: str) -> ast.stmt | None:
     """Return the statement in a stripped source line, with the head of a block completed."""
+    return next(iter(_statements(source)), None)
+
+
+def _statements(source: str) -> list[ast.stmt]:
     text = source[2:] if source.startswith("elif ") else source
     for candidate in (text, f"{text} pass", f"{text})", f"{text}))"):
         try:
-            return ast.parse(candidate).body[0]
-        except (SyntaxError, ValueError, IndexError):
+            return ast.parse(candidate).body
+        except (SyntaxError, ValueError):
             continue
-    return None
+    return []
 
 
 def _is_read(node: ast.AST) -> bool:
