@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from numbers import Number
 from types import FrameType
 from typing import Any
@@ -117,11 +118,11 @@ def element_kind(node: ast.expr | None, frame: FrameType) -> str:
     value = value_of(node, frame)
     if isinstance(value, torch.Tensor):
         return "item-implicit" if value.is_cuda else "h2d-pageable"
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence):
         first = value[0] if value else None
         held = isinstance(first, torch.Tensor) and first.is_cuda
         return "item-implicit" if held else "h2d-list"
-    if isinstance(value, range) or isinstance(node, _LISTS) or called(node) in _LIST_CALLS:
+    if isinstance(node, _LISTS) or called(node) in _LIST_CALLS:
         return "h2d-list"
     if isinstance(value, Number) or called(node) in _NUMBER_CALLS:
         return "h2d-scalar"

@@ -14,11 +14,15 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 
 PROGRAMS = {
     "constructors": """
+        import collections
+        import numpy as np
         a = torch.tensor(1.0, device=device)                    # WAITS h2d-scalar
         b = torch.tensor([1, 2], device=torch.device(device))   # WAITS h2d-list
         c = torch.tensor([1, 2], device="cpu")
         d = torch.zeros(3, device=device) + torch.full((3,), 2.0, device=device)
         e = torch.as_tensor([[1.0], [2.0]], device=device)      # WAITS h2d-list
+        q = torch.tensor(collections.deque([1]), device=device)  # WAITS h2d-list
+        r = torch.tensor(np.float32(1.0), device=device)        # WAITS h2d-scalar
         f = torch.as_tensor(d, device=device)
         g = torch.tensor([], device=device)
         import numpy as np

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from numbers import Number
 from types import FrameType
 from typing import Any
 
@@ -166,4 +167,4 @@ class _Factories:
 def _data_kind(data: object) -> str:
     if isinstance(data, np.ndarray):
         return "h2d-pageable"
-    return "h2d-list" if isinstance(data, (list, tuple, range)) else "h2d-scalar"
+    return "h2d-scalar" if isinstance(data, (Number, np.generic)) else "h2d-list"
