@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from made_runs import MS, site, trace
 
 from trainscope.analysis.syncs import entries, per_step, unwanted_lines, waiting_lines
+
+BY = "trainscope run: turns of the loop at train.py:9"
 
 
 def test_a_line_is_put_together_over_phases_and_threads() -> None:
@@ -75,3 +79,16 @@ def test_an_entry_is_of_one_thread_and_one_reason() -> None:
         site(function="another"),
     )
     assert [entry.site.count for entry in entries(parts, 480)] == [960, 480, 480, 480]
+
+
+def test_in_inferred_steps_only_equal_numbers_of_waits_tell_in_how_many_steps() -> None:
+    sites = (
+        site(line=1, count=93, steps=72),  # once a turn: in some steps twice, in others not
+        site(line=2, count=26, steps=13),
+        site(line=3, count=40, steps=40),
+    )
+    inferred = trace(syncs=sites)
+    inferred = replace(inferred, info=inferred.info.model_copy(update={"counted_by": BY}))
+    assert [line.steps for line in unwanted_lines(inferred, 93)] == [0, 40, 13]
+    named = replace(inferred, info=inferred.info.model_copy(update={"counted_by": "scope.steps"}))
+    assert [line.steps for line in unwanted_lines(named, 93)] == [72, 40, 13]

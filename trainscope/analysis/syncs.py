@@ -9,7 +9,11 @@ from trainscope.analysis.gpu_branches import Place, never_with_gpu
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
 
-__all__ = ["Entry", "Line", "entries", "per_step", "unwanted_lines", "waiting_lines"]
+__all__ = [
+    "Entry", "Line", "entries", "per_step", "sites_of", "unwanted_lines", "waiting_lines",
+]  # fmt: skip
+
+_NAMED = ("scope.step", "scope.steps")
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,21 @@ class Line:
         return self.site.file, self.site.line
 
 
+def sites_of(trace: Trace) -> tuple[SyncSite, ...]:
+    """The sites of a trace, each with its number of steps only where that is sure.
+
+    An inferred step begins with the first event of a turn, so what waits before it counts as the
+    step's before: a line that waits once in every turn is seen twice in some steps and not in
+    others. Where all steps have equally many waits of a site, none was shifted.
+    """
+    if trace.info.counted_by is None or trace.info.counted_by in _NAMED:
+        return trace.syncs
+    return tuple(
+        replace(site, steps=0) if site.steps and site.count % site.steps else site
+        for site in trace.syncs
+    )
+
+
 def per_step(site: SyncSite, steps: int) -> float | None:
     """Waits of a training site per step; None for others, and where there is no step."""
     return site.count / steps if steps and site.during == "training" else None
@@ -88,7 +107,7 @@ def unwanted_lines(trace: Trace, steps: int) -> tuple[Line, ...]:
     never = never_with_gpu(trace)
     sites = (
         site
-        for site in trace.syncs
+        for site in sites_of(trace)
         if not site.explicit
         and site.allowed is None
         and site.during in wanted
