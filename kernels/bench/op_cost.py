@@ -1,51 +1,52 @@
 """What calling an op costs the CPU: ways to register one, and each of ours on a small input.
 
 ``python kernels/bench/op_cost.py [-o FILE]`` prints microseconds a call, the median of several
-rounds, and writes them as JSON. The GPU is kept from falling behind by a wait after each round,
-which is not timed.
+rounds in turn, and writes them as JSON. The GPU is kept from falling behind by a wait before each
+group of calls, which is not timed.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
+import datetime
 import json
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import triton
 
 import trainscope_kernels as tk
 from trainscope_kernels.attention.gluon_envelope import gpu_refusal
 from trainscope_kernels.registry import define, define_backward
 
-CALLS = 200
-ROUNDS = 25
-SECONDS = 0.3  # a measurement ends after these, where calls are slow
+CALLS = 50
+"""In a group: back to back, so that what is timed is long enough for the clock."""
+ROUNDS = 40
 
 Inputs = tuple[torch.Tensor, ...]
 
 
-def microseconds(call: Callable[..., object], inputs: Inputs) -> float:
-    """Median CPU time of a call."""
-    for _ in range(CALLS):
-        call(*inputs)
-    rounds = []
-    ends = time.perf_counter() + SECONDS
-    while len(rounds) < ROUNDS and (len(rounds) < 3 or time.perf_counter() < ends):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        began = time.perf_counter_ns()
-        for _ in range(CALLS):
-            call(*inputs)
-        rounds.append((time.perf_counter_ns() - began) / CALLS / 1e3)
-    return statistics.median(rounds)
+def in_turn(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Median CPU time of a call of each, in µs: a group of one, a group of the next, and so on."""
+    times_us: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(ROUNDS + 1):
+        for name, call in calls.items():
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            began_ns = time.perf_counter_ns()
+            for _ in range(CALLS):
+                call()
+            if number > 0:  # the first round compiles and warms up
+                times_us[name].append((time.perf_counter_ns() - began_ns) / CALLS / 1e3)
+    return {name: statistics.median(each) for name, each in times_us.items()}
 
 
 def registered() -> dict[str, Callable[..., torch.Tensor]]:
@@ -105,23 +106,23 @@ def cases(device: torch.device) -> dict[str, Case]:
     found = {
         "torch.empty_like": Case(torch.empty_like),
         "F.gelu": Case(F.gelu),
-        "torch.softmax": Case(functools.partial(torch.softmax, dim=-1)),
+        "torch.softmax": Case(partial(torch.softmax, dim=-1)),
     }
     for name, op in registered().items():
         found[name] = Case(lambda x, op=op: op(x, "reference"))
     bias = torch.randn(64, device=device, dtype=torch.bfloat16)
     for impl in impls:
-        found[f"gelu {impl}"] = Case(functools.partial(tk.gelu, impl=impl))
-        found[f"bias_gelu {impl}"] = Case(functools.partial(tk.bias_gelu, bias=bias, impl=impl))
+        found[f"gelu {impl}"] = Case(partial(tk.gelu, impl=impl))
+        found[f"bias_gelu {impl}"] = Case(partial(tk.bias_gelu, bias=bias, impl=impl))
         if impl != "cuda":
-            found[f"softmax {impl}"] = Case(functools.partial(tk.softmax, impl=impl))
+            found[f"softmax {impl}"] = Case(partial(tk.softmax, impl=impl))
     attentions = ("auto", "triton", "gluon") if device.type == "cuda" else ("reference",)
     for impl in attentions:
         if impl == "gluon" and gpu_refusal(torch.device("cuda", 0)):
             continue
-        attend = functools.partial(tk.flash_attention, impl=impl)
+        attend = partial(tk.flash_attention, impl=impl)
         found[f"flash_attention {impl}"] = Case(attend, heads_of)
-        causal = functools.partial(attend, causal="top-left")
+        causal = partial(attend, causal="top-left")
         found[f"flash_attention {impl} causal"] = Case(causal, heads_of)
     found["SDPA"] = Case(F.scaled_dot_product_attention, heads_of)
     return found
@@ -136,16 +137,21 @@ def main() -> None:
     x = torch.randn(64, 64, device=device, dtype=torch.bfloat16)
     leaf = x.clone().requires_grad_()
     rows: dict[str, dict[str, float]] = {}
-    for name, case in cases(device).items():
-        without = microseconds(case.call, case.inputs(x))
-        with_grad = microseconds(case.call, case.inputs(leaf))
-        rows[name] = {"no_grad_us": round(without, 2), "grad_us": round(with_grad, 2)}
-        print(f"{name:28} {without:7.2f} {with_grad:7.2f}")
+    found = cases(device)
+    without, with_grad = (
+        in_turn({name: partial(case.call, *case.inputs(given)) for name, case in found.items()})
+        for given in (x, leaf)
+    )
+    for name in found:
+        rows[name] = {"no_grad_us": round(without[name], 2), "grad_us": round(with_grad[name], 2)}
+        print(f"{name:28} {without[name]:7.2f} {with_grad[name]:7.2f}")
     result = {
         "input": "64x64 bfloat16",
         "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
         "torch": torch.__version__,
+        "triton": triton.__version__,
         "python": platform.python_version(),
+        "date": datetime.date.today().isoformat(),
         "calls": rows,
     }
     if output is not None:
