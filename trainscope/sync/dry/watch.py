@@ -81,7 +81,7 @@ class Watch:
         What the compiler makes for itself is left out: torch 2.9 fills its patterns of attention
         with scalars, where nothing else tells that it is compiling.
         """
-        if self.here.quiet or str(frame.f_globals.get("__name__")).startswith(_COMPILERS):
+        if self.here.quiet or _is_compilers(frame):
             return
         for _ in range(count):
             try:
@@ -152,6 +152,14 @@ class Watch:
             "the program goes on, later syncs are not seen",
             stacklevel=3,
         )
+
+
+def _is_compilers(frame: FrameType) -> bool:
+    """Return whether a compiler makes the call at `frame`; torch 2.11 prints parameters so."""
+    name = frame.f_globals.get("__name__")
+    if name == "torch.nn.parameter" and frame.f_back is not None:
+        name = frame.f_back.f_globals.get("__name__")
+    return str(name).startswith(_COMPILERS)
 
 
 _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
