@@ -203,11 +203,31 @@ def one_loop_for_both(t: Tape) -> None:
 
 
 def micro_batches_of_a_batch(t: Tape) -> None:
-    """b<eblb<ebl"""
+    """b<ebeb<ebe"""
     for _ in Loader(t, 2):
         for _ in range(2):
             t.learn()
         t.emit("optimizer")
+        t.wait()
+
+
+def batches_fetched_for_an_inner_loop(t: Tape) -> None:
+    """b<eblb<ebeb<eb"""
+    fetch = iter(Loader(t, 6))
+    for _ in range(3):
+        for _ in [next(fetch) for _ in range(2)]:
+            t.train()
+        t.wait()
+
+
+def first_batch_of_an_epoch_by_hand(t: Tape) -> None:
+    """b<ebeblbebebl"""
+    for _ in range(2):
+        fetch = iter(Loader(t, 3))
+        more = next(fetch, None)
+        while more is not None:
+            t.train()
+            more = next(fetch, None)
         t.wait()
 
 
@@ -242,6 +262,8 @@ PROGRAMS = [
     validation_in_a_turn,
     one_loop_for_both,
     micro_batches_of_a_batch,
+    batches_fetched_for_an_inner_loop,
+    first_batch_of_an_epoch_by_hand,
     a_test_that_runs_a_model,
 ]
 
@@ -313,6 +335,41 @@ def test_a_wait_outside_the_loop_ends_its_step() -> None:
     ]
     assert "".join(tape.log) == "b<eblbebl"
     assert tape.inference.steps == 4
+
+
+def test_the_loop_that_fetches_for_an_inner_one_is_training_but_epochs_are_not() -> None:
+    assert tape_of(batches_fetched_for_an_inner_loop).inside == [False, True, True]
+    assert tape_of(first_batch_of_an_epoch_by_hand).inside == [False, False]
+
+
+class Clock:
+    """Goes on by 1 at each look."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        self.ns += 1
+        return self.ns
+
+
+def test_what_ending_a_step_takes_is_not_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("trainscope.record.inference.inference.perf_counter_ns", clock)
+    began_ns: list[int] = []
+
+    def end() -> None:
+        clock.ns += 1_000  # a window is written
+
+    tape = Tape()
+    tape.inference = StepInference(
+        begin=lambda: None, end=end, end_last=end, drop=end, backdate=began_ns.append
+    )
+    thread = threading.Thread(target=micro_batches_of_a_batch, args=(tape,))
+    thread.start()
+    thread.join()
+    assert len(began_ns) == 2
+    assert began_ns[1] > 2_000
 
 
 def test_behind_micro_batches_it_still_trains() -> None:

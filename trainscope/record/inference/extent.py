@@ -12,7 +12,7 @@ from types import FrameType
 
 from trainscope.record.inference.loops import LoopTurns
 
-__all__ = ["in_training", "learn_extent"]
+__all__ = ["in_training", "learn_batch_loop", "learn_extent"]
 
 
 def learn_extent(owner: LoopTurns | None, on_way: Sequence[LoopTurns]) -> None:
@@ -24,6 +24,17 @@ def learn_extent(owner: LoopTurns | None, on_way: Sequence[LoopTurns]) -> None:
         return
     around = [turns for turns in on_way if turns.region in owner.around]
     owner.extent = around[-1] if around else owner
+
+
+def learn_batch_loop(owner: LoopTurns, on_way: Sequence[LoopTurns]) -> None:
+    """Take in that a turn of ``owner`` begins, in a turn of the loop around it that has fetched.
+
+    Where ``owner`` itself never fetches, that loop fetches its batches for it, as that of a
+    Hugging Face ``Trainer`` does for one optimizer step, and is training too.
+    """
+    at = on_way.index(owner)
+    if owner.extent is owner and not owner.fetches and at and on_way[at - 1].was_only_data:
+        owner.extent = on_way[at - 1]
 
 
 def in_training(

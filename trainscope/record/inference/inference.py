@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from types import FrameType
 
 from trainscope.record.inference.doubts import counted, doubt_about, nested
-from trainscope.record.inference.extent import in_training, learn_extent
+from trainscope.record.inference.extent import in_training, learn_batch_loop, learn_extent
 from trainscope.record.inference.loops import DATA, LoopTurns, Spot
 from trainscope.record.inference.regions import Region
 from trainscope.record.inference.stack import way_to
@@ -166,7 +166,12 @@ class StepInference:
         self._events += 1
         self._on_way = on_way
         self._blind = way.blind
+        was_open = self._open
         self._leave(kind, new)
+        if was_open is not None and self._open is None:
+            now_ns = perf_counter_ns()  # what ending a step took, such as a window's, is in none
+            for turns in new:
+                turns.began_ns = now_ns
         if kind == "backward":
             self._trained()
             return
@@ -189,13 +194,15 @@ class StepInference:
         elif kind in ("forward", "evaluation", *DATA):
             # another kind may belong to the turn before: an optimizer behind its micro-batches
             around = owner.extent
-            if not owner.resumable or (around is not None and around not in self._on_way):
-                self._left()
+            training = around is not None and around in self._on_way
+            if not owner.resumable or (around is not None and not training):
+                # the loop around it fetches its next batch: what it did until now was training
+                self._left(for_good=not (training and kind in DATA))
 
-    def _left(self) -> None:
+    def _left(self, *, for_good: bool = True) -> None:
         """The loop of the open step is no longer there."""
         owner = self._open
-        self._close(left=True)
+        self._close(left=for_good)
         if owner is not None:
             owner.leave()
 
@@ -213,6 +220,7 @@ class StepInference:
         if ours:
             owner = ours[-1]
             if owner in new:
+                learn_batch_loop(owner, self._on_way)
                 self._open_step(owner)
                 around = owner.extent
                 if around in self._on_way and around is not None and around.was_only_data:

@@ -48,6 +48,8 @@ class LoopTurns:
         """This turn has only fetched batches so far."""
         self.was_only_data = False
         """The same before the newest event."""
+        self.fetches = False
+        """It has fetched a batch in one of its turns."""
         self.entered = False
         """The newest event came after the program had left the loop and come to it again."""
         self.extent: LoopTurns | None = None
@@ -100,6 +102,7 @@ class LoopTurns:
         self._anew = kind == FIRST_DATA
         self._last = seen
         if is_data:
+            self.fetches = True
             return new
         self._here.add((way, loop.index))
         if kind == "backward":
