@@ -13,6 +13,21 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 """
 
 PROGRAMS = {
+    "packed sequences": """
+        from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+        embedding = torch.nn.Embedding(9, 4).to(device)         # WAITS h2d-pageable
+        lstm = torch.nn.LSTM(4, 5, batch_first=True).to(device) # WAITS h2d-pageable 4
+        x = torch.ones(3, 6, dtype=torch.long, device=device)
+        packed = pack_padded_sequence(embedding(x), torch.tensor([6, 4, 2]), batch_first=True)
+        hidden, lengths = pad_packed_sequence(lstm(packed)[0], batch_first=True)
+        hidden.sum().backward()
+        longest = int(lengths.max())
+        norm = float(embedding.weight.grad.norm())              # WAITS float
+        host = torch.zeros(3)
+        host.copy_(hidden[:, 0, 0].detach())                    # WAITS d2h
+        legacy = torch.Tensor([1.0, 2.0]).to(device)            # WAITS h2d-pageable
+        torch.block_diag(legacy, legacy).sum().item()           # WAITS item
+    """,
     "constructors": """
         import collections
         import numpy as np

@@ -36,7 +36,7 @@ class Made(Enum):
 class _Mark:
     """What is known of one storage; `owner` tells marks of an earlier dry run from ours."""
 
-    __slots__ = ("in_flight", "index", "owner", "pinned", "place")
+    __slots__ = ("in_flight", "index", "owner", "pinned", "place", "within")
 
     def __init__(self, owner: object, place: Place) -> None:
         self.owner = owner
@@ -44,6 +44,7 @@ class _Mark:
         self.pinned = False
         self.in_flight = -1
         self.index: Made | None = None
+        self.within = False
 
 
 class Marks:
@@ -79,11 +80,26 @@ class Marks:
         if mark is not None:
             mark.place = place
             mark.in_flight = -1
+            mark.within = False
 
     def settle(self, tensor: Tensor, place: Place) -> None:
         """Place a tensor that an operator returned, unless its storage has a place already."""
-        if self._read(tensor) is None:
+        mark = self._read(tensor)
+        if mark is None:
             self._own(tensor, place)
+        elif mark.within and place is not Place.HOST:
+            mark.place, mark.within = place, False
+
+    def made_within(self, tensor: Tensor) -> None:
+        """Note that an operator made `tensor` for itself: it is where what is put into it is."""
+        mark = self._own(tensor, Place.HOST)
+        if mark is not None:
+            mark.within = True
+
+    def is_within(self, tensor: Tensor) -> bool:
+        """Return whether an operator made `tensor` for itself, and has put nothing into it yet."""
+        mark = self._read(tensor)
+        return mark is not None and mark.within
 
     def pin(self, tensor: Tensor) -> None:
         """Let `tensor` stand for one in pinned host memory."""

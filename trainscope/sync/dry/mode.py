@@ -31,6 +31,7 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(trainscope.__file__) + os.sep
 _METRICS = os.path.join(_OURS, "metrics") + os.sep
 _MOVING_WRITES = ("aten::copy_", "aten::set_")
+_PACK = torch.ops.aten._pack_padded_sequence.default
 _DDP = distributed.__file__
 """Its buckets lie where the gradients do, but are made and filled anew in C++."""
 
@@ -75,9 +76,9 @@ class FollowMode(TorchDispatchMode):
         place = watch.safely(lambda: self._before(func, args, kwargs, given, caller, frame), None)
         result = func(*args, **kwargs)
         if place is not None and watch.live:
-            watch.safely(lambda: self._after(result, place), None)
+            watch.safely(lambda: self._after(func, result, place), None)
             if not given and isinstance(result, Tensor) and not _is_of(caller, _OURS):
-                watch.safely(lambda: note_of_bool(result, watch.marks, frame), None)
+                watch.safely(lambda: self._made_within(result, frame), None)
         return result
 
     def _before(
@@ -131,7 +132,7 @@ class FollowMode(TorchDispatchMode):
             else:
                 watch.host_to_device(source, frame, non_blocking=non_blocking)
         elif from_device and not to_device and source.numel() > 0:
-            if frame.f_code.co_filename == _DDP:
+            if frame.f_code.co_filename == _DDP or marks.is_within(target):
                 marks.settle(target, marks.raw(source))
             elif not non_blocking:
                 watch.report("d2h", frame)
@@ -145,11 +146,18 @@ class FollowMode(TorchDispatchMode):
         elif marks.in_flight(source) and not to_device:
             watch.report("race", frame)
 
-    def _after(self, result: Any, place: Place) -> None:
+    def _made_within(self, made: Tensor, frame: FrameType) -> None:
+        """Take in a tensor that no Python call makes: all of those are replaced (`factories`)."""
+        self._watch.marks.made_within(made)
+        note_of_bool(made, self._watch.marks, frame)
+
+    def _after(self, func: Any, result: Any, place: Place) -> None:
         if place is Place.HOST:
             return  # what has no mark is on the host, unless it is a leaf that trains
         made: list[Tensor] = []
         _collect(result, made)
+        if func is _PACK:
+            del made[1:]  # the batch sizes are always on the host
         for tensor in made:
             self._watch.marks.settle(tensor, place)
 
