@@ -37,9 +37,11 @@ def use_of(source: str) -> str:
     ``needed`` is a value that the program goes on with: an index, or the argument of a call that
     neither logs nor collects, such as an action for an environment.
     """
-    statement = parse_line(source)
-    if statement is None:
+    statements = _statements(source)
+    if not statements:
         return "other"
+    reading = (each for each in statements if any(_is_read(node) for node in ast.walk(each)))
+    statement = next(reading, statements[0])
     parents = {child: node for node in ast.walk(statement) for child in ast.iter_child_nodes(node)}
     read = next((node for node in ast.walk(statement) if _is_read(node)), None)
     if read is not None:
@@ -62,10 +64,7 @@ def use_of(source: str) -> str:
 
 def reads_by_index(source: str) -> bool:
     """Whether the line reads a tensor at an index, and moves nothing to a device in words."""
-    statement = parse_line(source)
-    if statement is None:
-        return False
-    nodes = list(ast.walk(statement))
+    nodes = [node for statement in _statements(source) for node in ast.walk(statement)]
     if any(isinstance(node, ast.Call) and _name(node) in _MOVING for node in nodes):
         return False
     reads = (n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load))
@@ -142,7 +141,7 @@ def _climb(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> str:
         if isinstance(parent, ast.Subscript) and parent.slice is node:
             return "needed"
         if isinstance(parent, ast.AugAssign):
-            return "total"
+            return "collect" if isinstance(node, ast.List) else "total"
         if isinstance(parent, ast.keyword):
             node = parent
             continue
