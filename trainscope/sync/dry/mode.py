@@ -28,8 +28,8 @@ __all__ = ["FollowMode", "enter", "leave"]
 __tracebackhide__ = NOT_FOR_USERS
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_OURS = os.path.dirname(trainscope.__file__) + os.sep
-_METRICS = os.path.join(_OURS, "metrics") + os.sep
+_DRY = os.path.dirname(__file__) + os.sep
+_METRICS = os.path.join(os.path.dirname(trainscope.__file__), "metrics") + os.sep
 _MOVING_WRITES = ("aten::copy_", "aten::set_")
 _PACK = torch.ops.aten._pack_padded_sequence.default
 _DDP = distributed.__file__
@@ -77,7 +77,7 @@ class FollowMode(TorchDispatchMode):
         result = func(*args, **kwargs)
         if place is not None and watch.live:
             watch.safely(lambda: self._after(func, result, place), None)
-            if not given and isinstance(result, Tensor) and not _is_of(caller, _OURS):
+            if not given and isinstance(result, Tensor) and not _is_of(caller, _DRY):
                 watch.safely(lambda: self._made_within(result, frame), None)
         return result
 
@@ -103,7 +103,7 @@ class FollowMode(TorchDispatchMode):
                 if name == "aten::_local_scalar_dense":  # composite operators end in it
                     kind = scalar_kind(given[0], frame) or named_kind(frame, blame(frame).user)
                 watch.report(kind or wait.kind, frame, count=wait.count)
-        if name == "aten::lift_fresh" and not _is_of(caller, _OURS):
+        if name == "aten::lift_fresh" and not _is_of(caller, _DRY):
             note_of_list(given[0], marks, frame)
         places = [marks.raw(tensor) for tensor in given]
         if not watch.here.quiet and name != "aten::copy_" and not self._is_view(func):
