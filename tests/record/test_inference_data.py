@@ -448,3 +448,30 @@ def test_where_it_cannot_tell_every_wait_is_training_s() -> None:
     tape = tape_of(program)
     assert tape.inference.counted_by.startswith("cannot tell: ")
     assert tape.inside == [True]
+
+
+def test_turns_that_may_only_evaluate_are_no_doubt_about_those_that_train() -> None:
+    def program(t: Tape) -> None:
+        for turn in range(6):
+            if turn != 4:
+                t.train()
+            if turn % 2 == 0:  # the fourth cannot be told from a part of the third
+                t.emit("evaluation")
+
+    tape = tape_of(program)
+    assert tape.inference.counted_by.startswith("trainscope run: turns of the loop at ")
+    assert "evaluated" not in tape.inference.counted_by
+    assert tape.inference.steps == 5
+
+
+def test_turns_that_only_evaluate_are_counted_where_they_can_be_told() -> None:
+    def program(t: Tape) -> None:
+        for turn in range(6):
+            if turn % 3:
+                t.train()
+            else:
+                t.emit("evaluation")
+
+    tape = tape_of(program)
+    assert tape.inference.counted_by.endswith("; 2 turns that only evaluated are no steps")
+    assert tape.inference.steps == 4

@@ -17,7 +17,7 @@ def counted(loops: Sequence[LoopTurns], backwards_in_no_loop: int) -> str:
         return f"{BY}: the one training backward, in no loop, is the one step"
     text = f"{BY}: turns of the loop at {' and at '.join(turns.place for turns in loops)}"
     evaluated = sum(turns.evaluated for turns in loops)
-    if evaluated:
+    if evaluated and all(turns.evaluated_certain() for turns in loops):
         text += f"; {evaluated} turns that only evaluated are no steps"
     if backwards_in_no_loop:
         text += f"; {backwards_in_no_loop} backwards in no loop are no steps"

@@ -61,6 +61,8 @@ class LoopTurns:
         self._relations: dict[tuple[Way, int, Way, int, int], bool] = {}
         self._here: set[tuple[Way, int]] = set()
         self._turns_with: dict[tuple[Way, int], int] = {}
+        self._trains: set[tuple[Way, int]] = set()
+        """Places that have seen more than evaluation."""
 
     @property
     def place(self) -> str:
@@ -109,6 +111,7 @@ class LoopTurns:
             self.backward_here = True
         if kind != "evaluation":
             self._training_here = True
+            self._trains.add((way, loop.index))
         return new
 
     def forget_data(self) -> None:
@@ -162,13 +165,22 @@ class LoopTurns:
         self.backward_here = self._training_here = False
 
     def certain(self) -> bool:
-        """Whether each turn could be told from the next; asked while the last one is open.
+        """Whether each turn that trains could be told from the next.
 
-        That last turn may have ended half-way, so it need not have come to every place.
+        Asked while the last one is open, which may have ended half-way: it need not have come to
+        every place. Where a turn only evaluates, it may have been taken for a part of its
+        neighbour, and is no step anyway.
         """
+        return self._told_apart(self._trains, self.trained + self.idle)
+
+    def evaluated_certain(self) -> bool:
+        """Whether the turns that only evaluated could be told from the others, and so counted."""
         ended = self.trained + self.idle + self.evaluated
+        return self._told_apart({*self._turns_with, *self._here}, ended)
+
+    def _told_apart(self, places: Iterable[tuple[Way, int]], ended: int) -> bool:
         turns_with: dict[Site, int] = {}
-        for way, index in {*self._turns_with, *self._here}:
+        for way, index in places:
             site = _site(way, index)
             turns_with[site] = turns_with.get(site, 0) + self._turns_with.get((way, index), 0)
         return told_apart(
