@@ -13,6 +13,12 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 """
 
 PROGRAMS = {
+    "a Lightning Trainer's copies": """
+        library = {"__name__": "lightning.fabric.utilities.apply_func"}
+        exec("def move(x, device, **kwargs): return x.to(device, **kwargs)", library)
+        batch = library["move"](torch.ones(3), device)
+        batch.sum().item()                                      # WAITS item
+    """,
     "packed sequences": """
         from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
         embedding = torch.nn.Embedding(9, 4).to(device)         # WAITS h2d-pageable

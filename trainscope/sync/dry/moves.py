@@ -24,6 +24,9 @@ __all__ = ["install"]
 
 __tracebackhide__ = NOT_FOR_USERS
 
+_ASK_ON_GPU = ("lightning.fabric.utilities.apply_func", "lightning_fabric.utilities.apply_func")
+"""They ask for non_blocking unless the type of the device is cpu, as it is here."""
+
 
 def install(watch: Watch, devices: Devices, patches: Patches) -> None:
     """Replace the moving methods of Tensor and Module for the length of a dry run."""
@@ -60,7 +63,7 @@ class _Moves:
                 place,
                 "d2h",
                 frame,
-                _non_blocking(args, kwargs),
+                _non_blocking(args, kwargs) or (place is not Place.HOST and _asks_on_gpu(frame)),
                 original,
                 new_args,
                 new_kwargs,
@@ -215,3 +218,7 @@ def _non_blocking(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Return `non_blocking` as given to `to`: by name, or the first bool by position."""
     flags = [value for value in args[1:] if isinstance(value, bool)]
     return bool(kwargs.get("non_blocking", flags[0] if flags else False))
+
+
+def _asks_on_gpu(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") in _ASK_ON_GPU
