@@ -24,6 +24,9 @@ class Place(Enum):
     """A parameter, or computed from one: on the GPU only in a script that names no device."""
 
 
+_FARTHEST_FIRST = (Place.DEVICE, Place.MODEL, Place.HOST)
+
+
 class Made(Enum):
     """Of what a subscript made an index."""
 
@@ -164,7 +167,15 @@ class Marks:
         return mark
 
     def _infer(self, tensor: Tensor) -> Place:
-        """Place a tensor with no mark: a leaf that trains, or what a compiled function returned."""
+        """Place a tensor with no mark.
+
+        One that holds others (a DTensor) is where those are; else it is a leaf that trains, or
+        what a compiled function returned.
+        """
+        held = _held(tensor)
+        if held:
+            places = {self.raw(each) for each in held}
+            return next(place for place in _FARTHEST_FIRST if place in places)
         if not isinstance(tensor, Parameter) and type(tensor) is not Tensor:
             return Place.HOST
         if tensor.grad_fn is not None:
@@ -194,6 +205,14 @@ class Marks:
                     found = place
             todo.extend(after for after, _ in getattr(node, "next_functions", ()))
         return found
+
+
+def _held(tensor: Tensor) -> list[Tensor]:
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        return []
+    names, _ = flatten()
+    return [held for name in names if isinstance(held := getattr(tensor, name), Tensor)]
 
 
 def _storage(tensor: Tensor) -> torch.UntypedStorage | None:
