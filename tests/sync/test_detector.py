@@ -266,6 +266,20 @@ def test_a_loop_that_knows_how_far_it_reaches_is_asked_at_each_wait() -> None:
     assert sites[first + 1, "between"] == sites[first + 3, "between"] == 1
 
 
+def test_a_wait_between_two_steps_is_counted_with_the_one_before() -> None:
+    loop, x = LoopState(), on_device(1.0).sum()
+    loop.started, loop.check_inside = True, lambda frame: True
+    with live(loop=loop) as detector:
+        for step in range(3):
+            detector.begin_step(step)
+            loop.step = step
+            loop.step = None
+            for _ in range(4 if step else 0):
+                x.item()
+    (site,) = detector.sites()
+    assert (site.during, site.count, site.steps) == ("training", 8, 2)
+
+
 def test_no_h2d_range_in_a_step_whose_loop_has_been_left() -> None:
     loop, entered = LoopState(), []
 

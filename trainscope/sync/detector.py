@@ -218,6 +218,9 @@ class SyncDetector:
     ) -> BaseException | None:
         """Count one wait; return the error to raise at the user's line, or None."""
         where = place(self.loop, frame)
+        step = None
+        if where.during == "training":  # between two steps it is where the one before it ended
+            step = self._steps.running if self.loop.step is None else self.loop.step
         new = self._sites.record(
             kind,
             frame,
@@ -227,7 +230,7 @@ class SyncDetector:
             allowed=allowed,
             blocked_ns=blocked_ns,
             internal=internal,
-            step=self.loop.step if where.during == "training" else None,
+            step=step,
         )
         if self.noted is not None and kind != "race":
             self.noted.note(kind, frame, where.thread, blocked_ns)
