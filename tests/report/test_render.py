@@ -173,6 +173,12 @@ def test_a_wait_listed_apart_says_through_which_library_it_came() -> None:
     assert "1 time in setup, through torch/nn/init.py:20 in normal_" in others.splitlines()[0]
 
 
+def test_a_wait_listed_apart_says_on_which_thread_it_was() -> None:
+    elsewhere = site(line=9, during="setup", count=5, thread="Thread-1 (train)")
+    made = text.render(build(trace(syncs=(elsewhere,))), width=200)
+    assert "TS101 item, 5 times in setup, on thread Thread-1 (train), " in made
+
+
 def test_str_of_a_report_is_its_text() -> None:
     report = build(full_trace())
     assert str(report) == text.render(report)

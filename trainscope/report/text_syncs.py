@@ -111,6 +111,8 @@ def _in_short(sync: Sync) -> Iterator[RenderableType]:
         parts.append("only where there is no GPU")
     during = _DURING.get(sync.during or "", f" in {sync.during}")
     parts.append(count_of(sync.count, "time") + during)
+    if sync.thread != "main":
+        parts.append(f"on thread {sync.thread}")
     if sync.via is not None:
         parts.append(f"through {sync.via}")
     if sync.blocked_ms_total is not None:
