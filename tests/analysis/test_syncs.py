@@ -4,7 +4,15 @@ from dataclasses import replace
 
 from made_runs import MS, site, trace
 
-from trainscope.analysis.syncs import entries, per_step, unwanted_lines, waiting_lines
+from trainscope.analysis.sync_keys import keyed_syncs
+from trainscope.analysis.syncs import (
+    entries,
+    per_step,
+    sites_of,
+    unwanted_lines,
+    waiting_lines,
+)
+from trainscope.report.build import build
 
 BY = "trainscope run: turns of the loop at train.py:9"
 
@@ -92,3 +100,23 @@ def test_in_inferred_steps_only_equal_numbers_of_waits_tell_in_how_many_steps() 
     assert [line.steps for line in unwanted_lines(inferred, 93)] == [0, 40, 13]
     named = replace(inferred, info=inferred.info.model_copy(update={"counted_by": "scope.steps"}))
     assert [line.steps for line in unwanted_lines(named, 93)] == [72, 40, 13]
+
+
+def test_where_it_is_in_doubt_what_a_step_is_no_wait_is_said_to_come_so_often_a_step() -> None:
+    info = trace().info.model_copy(update={"counted_by": "cannot tell: backwards in two loops"})
+    doubtful = trace(info=info, syncs=(site(steps=4), site(line=5, during="setup")))
+    (line,) = unwanted_lines(doubtful, 4)
+    assert (line.count, line.per_step, line.steps, line.blocked_ns_per_step) == (480, None, 0, None)
+    assert [each.per_step for each in keyed_syncs(doubtful)] == [None]
+    shown = {sync.line: (sync.per_step, sync.steps) for sync in build(doubtful).syncs}
+    assert shown == {42: (None, None), 5: (None, None)}
+
+
+def test_with_no_step_seen_no_line_was_before_the_first() -> None:
+    before = site(during="setup", source="loss.item()", phase=None, advice="nothing to do")
+    with_steps, without = trace(syncs=(before,)), trace([], syncs=(before,))
+    assert [each.advice for each in sites_of(with_steps, 480)] == ["nothing to do"]
+    (line,) = unwanted_lines(without, 0)
+    words = "keep the value on the GPU, and read it only on the steps that use it"
+    assert line.site.advice.startswith(words)
+    assert keyed_syncs(without)[0].advice == line.site.advice == build(without).syncs[0].advice

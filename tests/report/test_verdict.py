@@ -157,6 +157,14 @@ CASES = {
         "Dry run: 3 lines would make the CPU wait for the GPU in 20 steps; first train.py:42 "
         "(20 times).",
     ),
+    "dry run, and what is a step is in doubt": (
+        trace(
+            step_rows(4),
+            info=DRY.model_copy(update={"counted_by": "cannot tell: two loops"}),
+            syncs=(site(count=60, **UNTIMED),),
+        ),
+        "Dry run: 1 line would make the CPU wait for the GPU; first train.py:42 (60 times).",
+    ),
     "dry run without steps": (
         trace([], info=DRY, syncs=(site(count=1, during="setup", **UNTIMED),)),
         "Dry run. No training step was seen (counted by scope.steps). Outside steps 1 line would "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trainscope.analysis.gpu_branches import never_with_gpu
 from trainscope.analysis.steps import time_steps
+from trainscope.analysis.syncs import rated_steps, sites_of
 from trainscope.trace.paths import relative_path
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
@@ -39,7 +40,7 @@ class KeyedSync:
     count: int
     """On the rank with most of them."""
     steps: int
-    """Steps of that rank."""
+    """Steps of that rank; 0 where it is in doubt what a step is."""
     blocked_ns_per_step: float | None
     """On that rank; None where no wait was timed, or there is no step."""
     advice: str
@@ -69,12 +70,13 @@ def _of_rank(trace: Trace) -> Iterable[KeyedSync]:
     wanted = IN_THE_LOOP if steps else EVERYWHERE
     never = never_with_gpu(trace)
     grouped: dict[SyncKey, list[SyncSite]] = {}
-    for site in trace.syncs:
+    for site in sites_of(trace, steps):
         if site.allowed is None and site.during in wanted and (site.file, site.line) not in never:
             file = relative_path(site.file, trace.info.cwd)
             grouped.setdefault(SyncKey(file, site.function, site.source, site.kind), []).append(
                 site
             )
+    steps = rated_steps(trace, steps)
     for key, sites in grouped.items():
         yield KeyedSync(
             key=key,

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from trainscope.analysis.gpu_branches import Place, never_with_gpu
+from trainscope.catalogue.advice import advice
+from trainscope.catalogue.kinds import KINDS
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
 
 __all__ = [
-    "Entry", "Line", "entries", "per_step", "sites_of", "unwanted_lines", "waiting_lines",
+    "Entry", "Line", "entries", "per_step", "rated_steps", "sites_of", "unwanted_lines",
+    "waiting_lines",
 ]  # fmt: skip
 
 _NAMED = ("scope.step", "scope.steps")
@@ -54,19 +57,36 @@ class Line:
         return self.site.file, self.site.line
 
 
-def sites_of(trace: Trace) -> tuple[SyncSite, ...]:
+def rated_steps(trace: Trace, steps: int) -> int:
+    """The steps among which a line's waits are shared out; 0 where it is in doubt what a step is.
+
+    Few of the waits are then in the ``steps`` there are.
+    """
+    return 0 if trace.info.steps_in_doubt else steps
+
+
+def sites_of(trace: Trace, steps: int) -> tuple[SyncSite, ...]:
     """The sites of a trace, each with its number of steps only where that is sure.
 
     An inferred step begins with the first event of a turn, so what waits before it counts as the
     step's before: a line that waits once in every turn is seen twice in some steps and not in
     others. Where all steps have equally many waits of a site, none was shifted.
+
+    With no step there is nothing that was before the first, and so had "nothing to do".
     """
+    sites = trace.syncs if steps else tuple(_advised_in_a_loop(site) for site in trace.syncs)
     if trace.info.counted_by is None or trace.info.counted_by in _NAMED:
-        return trace.syncs
+        return sites
     return tuple(
-        replace(site, steps=0) if site.steps and site.count % site.steps else site
-        for site in trace.syncs
+        replace(site, steps=0) if site.steps and site.count % site.steps else site for site in sites
     )
+
+
+def _advised_in_a_loop(site: SyncSite) -> SyncSite:
+    if site.during != "setup" or site.kind not in KINDS:
+        return site
+    what = advice(site.kind, source=site.source, phase=site.phase, during="training", via=site.via)
+    return replace(site, advice=what)
 
 
 def per_step(site: SyncSite, steps: int) -> float | None:
@@ -107,13 +127,13 @@ def unwanted_lines(trace: Trace, steps: int) -> tuple[Line, ...]:
     never = never_with_gpu(trace)
     sites = (
         site
-        for site in sites_of(trace)
+        for site in sites_of(trace, steps)
         if not site.explicit
         and site.allowed is None
         and site.during in wanted
         and (site.file, site.line) not in never
     )
-    return waiting_lines(sites, steps)
+    return waiting_lines(sites, rated_steps(trace, steps))
 
 
 def _entry(group: list[SyncSite], steps: int) -> Entry:

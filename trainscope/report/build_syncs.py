@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trainscope.analysis.gpu_branches import never_with_gpu
-from trainscope.analysis.syncs import Entry, Line, entries, per_step, sites_of
+from trainscope.analysis.syncs import Entry, Line, entries, per_step, rated_steps, sites_of
 from trainscope.report.build_what_if import LineKey
 from trainscope.report.model import Sync
 from trainscope.trace.paths import relative_path
@@ -25,7 +25,9 @@ def as_syncs(
     never = never_with_gpu(trace)
     first = [entry for line in lines for entry in line.entries]
     known = {entry.site for entry in first}
-    others = [entry for entry in entries(sites_of(trace), steps) if entry.site not in known]
+    sites = sites_of(trace, steps)
+    steps = rated_steps(trace, steps)
+    others = [entry for entry in entries(sites, steps) if entry.site not in known]
     others.sort(key=lambda entry: _rank(entry.site))
     return [
         _sync(

@@ -139,7 +139,8 @@ def _no_step(steps: StepsReport) -> str:
 
 
 def _dry_run(trace: Trace, steps: StepsReport, lines: Sequence[Line], outside: int) -> str:
-    over = f" in {count_of(steps.count, 'step')}" if steps.count else ""
+    told = steps.count and not trace.info.steps_in_doubt
+    over = f" in {count_of(steps.count, 'step')}" if told else ""
     if trace.detector is None:
         return f"Dry run{over}: what would make the CPU wait was not saved."
     if trace.detector.mode == "off":
