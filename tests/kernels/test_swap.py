@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -207,3 +208,42 @@ def test_what_is_no_model(bad: object) -> None:
 def test_an_unknown_impl() -> None:
     with pytest.raises(ArgumentError, match="impl='gluon'"):
         swap(nn.GELU(), impl="gluon")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda q, k, v: (q, k, v[:1]),
+        lambda q, k, v: (q, k[:1], v[:1]),
+        lambda q, k, v: (q, k[:, :1], v[:, :1]),
+        lambda q, k, v: (q[..., :0], k[..., :0], v),
+        lambda q, k, v: (q, k, v[..., :0]),
+    ],
+)
+def test_shapes_that_only_torch_takes_go_to_it(change: Any) -> None:
+    class Attends(nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return F.scaled_dot_product_attention(q, k, v)
+
+    q, k, v = change(*torch.randn(3, 2, 4, 5, 8))
+    model = Attends()
+    expected = model(q, k, v)
+    swap(model, impl="reference")
+    torch.testing.assert_close(model(q, k, v), expected)
+    assert ops_of(model, q, k, v) == []
+
+
+def test_what_torch_refuses_a_swapped_model_refuses() -> None:
+    class Attends(nn.Module):
+        def forward(self, q: torch.Tensor, heads: int, dropout_p: float) -> torch.Tensor:
+            k = q[:, :heads]
+            return F.scaled_dot_product_attention(q, k, k, dropout_p=dropout_p, enable_gqa=True)
+
+    for heads, dropout_p in ((3, 0.0), (2, -0.5)):
+        model, q = Attends(), torch.randn(2, 4, 5, 8)
+        with pytest.raises(RuntimeError) as torchs:
+            model(q, heads, dropout_p)
+        swap(model, impl="reference")
+        with pytest.raises(RuntimeError) as ours:
+            model(q, heads, dropout_p)
+        assert str(ours.value) == str(torchs.value)

@@ -74,19 +74,15 @@ def _attention(
 ) -> Any:
     tensors = (query, key, value)
     taken = all(_is_taken(each, impl) and each.dim() == 4 for each in tensors)
-    if taken:
-        taken = query.dtype == key.dtype == value.dtype and query.shape[0] == key.shape[0]
-    if taken:
-        dims = max(query.shape[3], value.shape[3])
-        heads = key.shape[1] == query.shape[1] or enable_gqa
-        taken = dims <= LARGEST_HEAD_DIM and heads and key.shape[1] == value.shape[1]
+    taken = taken and query.dtype == key.dtype == value.dtype
+    taken = taken and _go_together(query.shape, key.shape, value.shape, enable_gqa)
     if scale is not None:
         # torch takes a tensor too, and reads its value
         taken = taken and isinstance(scale, (int, float)) and -math.inf < scale < math.inf
     if attn_mask is not None:
         taken = taken and type(attn_mask) in PLAIN
         taken = taken and not attn_mask.requires_grad and not is_causal
-    if not taken or dropout_p > 0.0:
+    if not taken or dropout_p != 0.0:
         return func(
             *tensors,
             attn_mask=attn_mask,
@@ -97,6 +93,13 @@ def _attention(
         )
     causal = "top-left" if is_causal else None
     return flash_attention(*tensors, causal=causal, scale=scale, mask=attn_mask, impl=impl)
+
+
+def _go_together(q: torch.Size, k: torch.Size, v: torch.Size, enable_gqa: bool) -> bool:
+    """Whether flash_attention takes the shapes; torch broadcasts others, or says what is wrong."""
+    heads = k[1] == q[1] or (enable_gqa and k[1] > 0 and q[1] % k[1] == 0)
+    dims = 0 < q[3] <= LARGEST_HEAD_DIM and 0 < v[3] <= LARGEST_HEAD_DIM
+    return heads and dims and q[0] == k[0] and q[3] == k[3] and k[:3] == v[:3]
 
 
 def _is_taken(x: Any, impl: str) -> bool:

@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator, Set
+from typing import Any
 
 from torch import nn
 
+from trainscope_kernels.swapping.called import (
+    NAMES,
+    called_in,
+    function_of,
+    names_in,
+    replaced_name,
+)
 from trainscope_kernels.swapping.record import Swap
 
-__all__ = ["INSIDE_TORCH", "names_called", "own_class", "places_of_calls"]
+__all__ = ["INSIDE_TORCH", "names_a_call", "own_class", "places_of_calls"]
 
 INSIDE_TORCH = (
     *(nn.MultiheadAttention, nn.Transformer),
     *(nn.TransformerEncoder, nn.TransformerEncoderLayer),
 )
 """Modules of torch's whose code calls what is replaced."""
-CALLED = {
-    "gelu": "F.gelu",
-    "softmax": "F.softmax",
-    "scaled_dot_product_attention": "F.scaled_dot_product_attention",
-}
-"""Names by which code calls the functions that are replaced."""
+CALLED = ("F.gelu", "F.softmax", "F.scaled_dot_product_attention")
 NOW = {
-    "gelu": "trainscope_kernels.gelu",
-    "softmax": "trainscope_kernels.softmax",
-    "scaled_dot_product_attention": "trainscope_kernels.flash_attention, but for dropout_p > 0, a "
-    "mask that wants a gradient, and tensors that are not on a GPU",
+    "F.gelu": "trainscope_kernels.gelu{}",
+    "F.softmax": "trainscope_kernels.softmax{}",
+    "F.scaled_dot_product_attention": "trainscope_kernels.flash_attention{}, but for dropout_p > 0 "
+    "and a mask that wants a gradient",
 }
+"""In the braces: where."""
+ENTRIES = ("forward", "__call__")
+"""Methods by which a module is run; others run where code that runs names them."""
 
 
-def places_of_calls(model: nn.Module, reached: Set[int]) -> Iterator[Swap]:
-    """One for each class and function in whose code the name of a replaced function stands.
+def places_of_calls(model: nn.Module, reached: Set[int], impl: str) -> Iterator[Swap]:
+    """One for each class and function that its methods call below a forward.
 
     ``reached`` are the ids of the modules that run below a forward which replaces calls.
     """
+    modules = [each for each in model.named_modules() if id(each[1]) in reached]
+    run = _names_run(modules)
     seen: set[type] = set()
-    for name, module in model.named_modules():
+    listed: set[tuple[type, str]] = set()
+    for name, module in modules:
         kind = type(module)
-        if kind in seen or id(module) not in reached:
-            continue
-        seen.add(kind)
-        if isinstance(module, INSIDE_TORCH[:2]) or kind is nn.TransformerEncoderLayer:
+        is_torchs = isinstance(module, INSIDE_TORCH[:2]) or kind is nn.TransformerEncoderLayer
+        if is_torchs and kind not in seen:
             why = "torch calls its attention where no call can be replaced"
             yield Swap(name or "the model", f"nn.{kind.__name__}", None, why)
         own = own_class(module)
         if own is not None:
-            for called in names_called(kind):
-                yield Swap(f"calls in {own.__name__}", CALLED[called], NOW[called])
+            calls = {replaced_name(each) for each in vars(module).values()}  # self.act = F.gelu
+            if kind not in seen:
+                calls |= {called for each in _methods(kind, run) for called in called_in(each)}
+            for called in CALLED:
+                if called in calls and (own, called) not in listed:
+                    listed.add((own, called))
+                    now = NOW[called].format(" on a GPU" if impl == "auto" else "")
+                    yield Swap(f"calls in {own.__name__}", called, now)
+        seen.add(kind)
 
 
 def own_class(module: nn.Module) -> type | None:
@@ -62,22 +75,47 @@ def own_class(module: nn.Module) -> type | None:
     return None
 
 
-def names_called(kind: type) -> list[str]:
-    """Which of the replaced functions the code of the class names, that of its bases included."""
-    names: set[str] = set()
-    for base in kind.__mro__:
-        if base.__module__.partition(".")[0] in ("torch", "trainscope_kernels", "builtins"):
-            continue
-        for function in vars(base).values():
-            code = getattr(function, "__code__", None)
-            if isinstance(code, types.CodeType):
-                names |= _names_in(code)
-    return [name for name in CALLED if name in names]
+def names_a_call(kind: type) -> bool:
+    """Whether the name of a replaced function stands in the class's code, that of its bases too."""
+    every = {name for base in _own_bases(kind) for name in vars(base)}
+    names = {name for method in _methods(kind, every) for name in _names(method)}
+    return not names.isdisjoint(NAMES)
 
 
-def _names_in(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names_in(constant)
+def _own_bases(kind: type) -> list[type]:
+    foreign = ("torch", "trainscope_kernels", "builtins")
+    return [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in foreign]
+
+
+def _names_run(modules: list[tuple[str, nn.Module]]) -> set[str]:
+    """What the code names that may run below the modules' forwards.
+
+    A method that none of it names is left out: what ``generate`` does besides calling the model
+    is not below its forward.
+    """
+    kinds = {type(module) for _, module in modules}
+    names: set[str] = set(ENTRIES)
+    looked: set[str] = set()
+    while names - looked:
+        now, looked = names - looked, set(names)
+        for kind in kinds:
+            for method in _methods(kind, now):
+                names |= _names(method)
     return names
+
+
+def _methods(kind: type, names: Set[str]) -> Iterator[Any]:
+    """The class's own methods of these names, with those of its bases that these may call."""
+    bases = _own_bases(kind)
+    to_next = {"super", *(base.__name__ for base in bases)}
+    for name in names:
+        for base in bases:
+            if name in vars(base):
+                yield vars(base)[name]
+                if to_next.isdisjoint(_names(vars(base)[name])):
+                    break
+
+
+def _names(method: Any) -> set[str]:
+    function = function_of(method)
+    return set() if function is None else names_in(function.__code__)

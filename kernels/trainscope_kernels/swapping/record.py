@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 __all__ = ["Swap", "Swaps"]
 
+ELSEWHERE = (
+    "calls of F.gelu, F.softmax and F.scaled_dot_product_attention that other functions make while "
+    "the model runs: replaced alike, and not listed"
+)
+
 
 @dataclass(frozen=True)
 class Swap:
@@ -24,9 +29,13 @@ class Swap:
 class Swaps(list[Swap]):
     """The places in the order of the model's modules; printed, a line each."""
 
+    calls_elsewhere: bool = False
+    """Whether calls are replaced, too, that functions outside of the model's classes make while
+    it runs; no place is listed for them."""
+
     @property
     def changed(self) -> list[Swap]:
-        """Those where another kernel runs now."""
+        """Those found where another kernel runs now."""
         return [each for each in self if each.now is not None]
 
     @property
@@ -42,4 +51,6 @@ class Swaps(list[Swap]):
             else f"{each.where}: {each.was} left, {each.why_not}"
             for each in self
         ]
+        if self.calls_elsewhere:
+            lines.append(ELSEWHERE)
         return "\n".join(lines) or "nothing to swap"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from trainscope_kernels.swapping.code import INSIDE_TORCH, names_called, own_class
+from trainscope_kernels.swapping.code import INSIDE_TORCH, names_a_call, own_class
 from trainscope_kernels.swapping.forward import SwappedForward, UnswappedInEval
 from trainscope_kernels.swapping.record import Swap
 
@@ -75,7 +75,7 @@ def _set_forward(module: nn.Module, impl: str, inside: bool) -> bool:
         forward.impl = impl
         return True
     if own_class(module) is not None or isinstance(module, torch.fx.GraphModule):
-        wanted = not inside or module._modules or names_called(type(module))
+        wanted = not inside or module._modules or names_a_call(type(module))
         kind = SwappedForward if wanted else None
     elif isinstance(module, INSIDE_TORCH) and forward is None:
         kind = UnswappedInEval

@@ -27,11 +27,12 @@ def swap(model: nn.Module, *, impl: str = "auto") -> Swaps:
     where it is a module, and left where it is a function.
     impl: of every op; with "auto" what is not on a GPU is left to torch.
 
-    Returns the places with what became of each, or why it was left. The calls are found by name
-    in the code of the model's classes: one that is made elsewhere is replaced and not listed. The
-    model keeps its class, parameters and ``state_dict``; swapping again changes nothing. A second
-    derivative raises, as these kernels have none, and ``torch.jit.script`` does not read a swapped
-    model.
+    Returns the places with what became of each, or why it was left. The calls are found in the
+    code of the model's classes: one that a function outside of them makes (the attention of
+    transformers is one) is replaced and not listed, and printed the places end with a line that
+    says so. A GELU or softmax written out in other operations is not found. The model keeps its
+    class, parameters and ``state_dict``; swapping again changes nothing. A second derivative
+    raises, as these kernels have none, and ``torch.jit.script`` does not read a swapped model.
     Raises ArgumentError for what is no model, and for another impl.
     """
     if not isinstance(model, nn.Module):
@@ -40,6 +41,7 @@ def swap(model: nn.Module, *, impl: str = "auto") -> Swaps:
         raise ArgumentError(f"impl={impl!r}; allowed: {', '.join(map(repr, IMPLS))}")
     swaps = Swaps(swap_modules(model, impl))
     reached, left = swap_forwards(model, impl)
-    swaps.extend(places_of_calls(model, reached))
+    swaps.extend(places_of_calls(model, reached, impl))
     swaps.extend(left)
+    swaps.calls_elsewhere = bool(reached)
     return swaps
