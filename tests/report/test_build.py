@@ -182,6 +182,13 @@ def test_overhead_is_ranges_and_all_else() -> None:
     assert overhead.share == 20.0 / 20_400
 
 
+def test_overhead_of_the_mean_step_is_a_share_of_the_mean_step() -> None:
+    counts = Counts(range_cost_ns=0.0, per_step_cost_ns=1_000_000.0)
+    overhead = build(trace(step_rows(41, wall_us=(7_400, 200, 200, 200)), counts=counts)).overhead
+    assert overhead is not None
+    assert overhead.share == 0.5  # of 2 ms: the first step is left out
+
+
 def test_findings_are_the_unwanted_lines_then_races_gaps_and_captures() -> None:
     made = full_trace()
     assert made.detector is not None

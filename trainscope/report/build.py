@@ -109,10 +109,9 @@ def _overhead(trace: Trace, times: StepTimes) -> Overhead | None:
         return None
     per_step_ns = counts.range_cost_ns * ranges_per_step(trace.ranges, times)
     per_step_ns += counts.per_step_cost_ns or 0.0
-    median_ns = float(np.median(times.duration_ns))
-    return Overhead(
-        per_step_us=per_step_ns / 1e3, share=per_step_ns / median_ns if median_ns else None
-    )
+    # both are means: one log call that a busy thread held up is not set against a usual step
+    mean_ns = float(np.mean(times.duration_ns)) if len(times.step) else 0.0
+    return Overhead(per_step_us=per_step_ns / 1e3, share=per_step_ns / mean_ns if mean_ns else None)
 
 
 def _capture(trace: Trace) -> CaptureReport | None:

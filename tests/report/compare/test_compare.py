@@ -39,6 +39,15 @@ def test_a_change_beyond_noise_is_told() -> None:
     assert "% slower: 2" in comparison.verdict
 
 
+def test_where_every_phase_changes_with_the_step_it_may_be_the_machine() -> None:
+    before = step_rows(480, wall_us=noisy(22_000, seed=1))
+    after = [(*row[:3], row[3] * 9 // 10, row[4] * 9 // 10) for row in before]
+    busy = compare(trace(before), trace(after)).verdict
+    assert "% faster, and so is every phase, as if the machine were: 2" in busy
+    slower = compare(trace(before), trace(step_rows(480, wall_us=noisy(26_000, seed=2)))).verdict
+    assert "% slower: 2" in slower  # what is slower is in no phase
+
+
 def test_the_same_loop_again_is_noise_nearly_always() -> None:
     told = [
         compare(

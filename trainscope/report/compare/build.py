@@ -41,6 +41,7 @@ def compare(before: Trace, after: Trace) -> Comparison:
     """What changed from ``before`` to ``after``; of several ranks the first is compared."""
     reports = build(before), build(after)
     step = _time("step", _steps_ns(before), _steps_ns(after))
+    phases = list(_phases(before, after))
     syncs = _syncs(before, after)
     new = [each for each in syncs if not each.lines_before]
     gone = [each for each in syncs if not each.lines_after]
@@ -52,13 +53,14 @@ def compare(before: Trace, after: Trace) -> Comparison:
         after=_side(after, reports[1]),
         verdict=verdict(
             step,
+            phases,
             new,
             gone,
             comparable=same_times(before, after),
             watched=both_watched(before, after),
         ),
         step=step,
-        phases=list(_phases(before, after)),
+        phases=phases,
         idle=list(_idle(*reports)),
         operators=_operators(*reports) if same_profiler(before, after) else [],
         syncs_new=new,

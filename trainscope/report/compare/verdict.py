@@ -9,9 +9,13 @@ from trainscope.report.wording import count_of, duration
 
 __all__ = ["verdict"]
 
+_FEW_PHASES = 3
+"""From so many on it is no chance that all of them change as the step does."""
+
 
 def verdict(
     step: TimeChange,
+    phases: Sequence[TimeChange],
     new: Sequence[SyncChange],
     gone: Sequence[SyncChange],
     *,
@@ -19,18 +23,19 @@ def verdict(
     watched: bool,
 ) -> str:
     """What became of the step's time, then of the syncs where both were ``watched``."""
+    time = _of_time(step, phases, comparable)
     if not watched:
-        return _of_time(step, comparable)
+        return time
     syncs = [
         count_of(len(found), f"{word} sync")
         for word, found in (("new", new), ("removed", gone))
         if found
     ]
     said = f" {' and '.join(syncs)}." if syncs else " No sync came or went."
-    return _of_time(step, comparable) + said
+    return time + said
 
 
-def _of_time(step: TimeChange, comparable: bool) -> str:
+def _of_time(step: TimeChange, phases: Sequence[TimeChange], comparable: bool) -> str:
     before, after = step.before_ms, step.after_ms
     if before is None or after is None or step.ratio is None:
         return "Step times cannot be compared: one side has none."
@@ -45,4 +50,12 @@ def _of_time(step: TimeChange, comparable: bool) -> str:
         return f"Steps took as long as before, within noise: {times}, {interval}."
     word = "slower" if step.ratio > 1 else "faster"
     change = abs(step.ratio - 1) * 100
-    return f"Steps are {change:.1f} % {word}: {times}, {interval}."
+    like = ", and so is every phase, as if the machine were" if _all_alike(step, phases) else ""
+    return f"Steps are {change:.1f} % {word}{like}: {times}, {interval}."
+
+
+def _all_alike(step: TimeChange, phases: Sequence[TimeChange]) -> bool:
+    """Whether all phases changed with the step, as on a machine that has less to do meanwhile."""
+    return len(phases) >= _FEW_PHASES and all(
+        phase.told and ((phase.ratio or 0) > 1) is ((step.ratio or 0) > 1) for phase in phases
+    )
