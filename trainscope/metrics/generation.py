@@ -26,11 +26,7 @@ RECORDS_AT_ONCE = 256
 _foreach_copy_ = torch._foreach_copy_  # pyright: ignore[reportPrivateImportUsage]
 _copy_ = torch._C.TensorBase.copy_
 """The one beneath ``Tensor.copy_``, around which the detector has a wrapper."""
-_data_ptr, _dim, _is_neg = (
-    torch._C.TensorBase.data_ptr,
-    torch._C.TensorBase.dim,
-    torch._C.TensorBase.is_neg,
-)
+_data_ptr = torch._C.TensorBase.data_ptr
 _is_grad_enabled, _set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
 
 
@@ -56,7 +52,6 @@ class Generation:
 
         Raises:
             MetricError: the stream is being captured into a CUDA graph.
-            RuntimeError: a tensor is not 0-d.
         """
         groups, gather = layout.groups, layout.gather
         if gather is None or not gather.ready:
@@ -66,9 +61,6 @@ class Generation:
         from_: list[int] = []
         stream = 0
         for group, some in zip(groups, tensors):  # noqa: B905 (as many, and saying so costs)
-            # torch sees to what is not 0-d or lazily negated
-            if any(map(_dim, some)) or any(map(_is_neg, some)):
-                return self._copy(groups, tensors)
             from_ += map(_data_ptr, some)
             rows = self._by_source.get(group.source) or self._rows_for(group)
             first = rows.used
@@ -82,7 +74,7 @@ class Generation:
             to += range(rows.address + first * row_bytes, rows.address + end * row_bytes, row_bytes)
             first_rows.append(first)
             stream = rows.block.stream
-        if 0 in from_:  # a zero that has no memory, of torch's forward mode
+        if 0 in from_:  # its memory was taken away: torch has the words for that
             return self._copy(groups, tensors)
         try:
             gather.launch(stream, to, from_)

@@ -125,11 +125,7 @@ class MetricsLogger:
             while (generation := self._current or self._renew()) is not None:
                 entries = generation.entries
                 if tensors:
-                    try:
-                        first_rows = generation.copy(layout, tensors)
-                    except RuntimeError:  # of a shape that is not that of the last call, say
-                        layout, numbers, tensors = self._splitter.find_out(values)
-                        first_rows = generation.copy(layout, tensors)
+                    first_rows = generation.copy(layout, tensors)
                     if not first_rows:  # they do not fit any more
                         self._seal()
                         continue

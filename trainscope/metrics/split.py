@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainscope.errors import MetricError
 from trainscope.metrics.gather import Gather
+from trainscope.metrics.likeness import Likeness, likeness_of
 from trainscope.metrics.values import check_name, host_number, row_kind, scalar
 
 __all__ = ["ROW_LIMIT", "Group", "Layout", "Source", "Split", "Splitter", "Tensors"]
@@ -30,8 +31,6 @@ _NO_FUSED_COPY = {
     torch.float8_e5m2,
 }
 """Dtypes that ``_foreach_copy_`` has no CUDA kernel for, although ``copy_`` has."""
-
-_is_cpu = attrgetter("is_cpu")
 
 Pick = Callable[[Sequence[Any]], list[Any] | tuple[Any, ...]]
 """Takes some of the values of a call, in the order of their positions."""
@@ -64,8 +63,8 @@ class Group:
     """Several tensors that one kernel copies."""
     pick: Pick | None
     """None: these are all the values."""
-    dtype: torch.dtype
-    device_index: int
+    likenesses: tuple[Likeness, ...]
+    """Of each tensor; none where torch cannot tell."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -105,8 +104,6 @@ class Splitter:
     def split(self, values: Mapping[str, object]) -> Split:
         """Find how the values lie; ``find_out`` where that is not known or not so any more.
 
-        Only the shape of a tensor is not looked at: a copy into a 0-d row refuses any other.
-
         Raises:
             MetricError: a value is no number, or a name is not allowed.
         """
@@ -117,16 +114,9 @@ class Splitter:
         tensors: list[Tensors] = []
         for group in layout.groups:
             some = group.pick(given) if group.pick else given
-            dtype, device_index = group.dtype, group.device_index
-            for tensor in some:
-                if (
-                    type(tensor) is not Tensor
-                    or tensor.dtype is not dtype
-                    or tensor.get_device() != device_index
-                ):
+            for is_like, tensor in zip(group.likenesses, some):  # noqa: B905 (saying so costs)
+                if not is_like(tensor):
                     return self.find_out(values)
-            if device_index < 0 and not all(map(_is_cpu, some)):
-                return self.find_out(values)  # a meta tensor has no index either
             tensors.append(some)
         if not layout.number_count:
             return layout, (), tensors
@@ -157,6 +147,7 @@ class Splitter:
                 f"log: {len(names)} values in one call; at most {ROW_LIMIT} fit, "
                 f"so log them in several calls"
             )
+        as_they_are = all(value is same for value, same in zip(checked, given, strict=True))
         groups = tuple(
             Group(
                 source,
@@ -164,35 +155,37 @@ class Splitter:
                 len(some),
                 source.fuses and len(some) > 1,
                 None if len(some) == len(names) else _pick(some),
-                source.dtype,
-                checked[some[0]].get_device(),
+                _likenesses([checked[position] for position in some]) if as_they_are else (),
             )
             for source, some in positions.items()
         )
         arrival = [*number_positions, *(p for some in positions.values() for p in some)]
         order = sorted(range(len(names)), key=arrival.__getitem__)
         in_order = None if order == list(range(len(names))) else _pick(order)
-        as_they_are = all(value is same for value, same in zip(checked, given, strict=True))
+        tensors = [group.pick(checked) if group.pick else checked for group in groups]
         layout = Layout(
             names,
             len(number_positions),
             _pick(number_positions),
             groups,
             in_order,
-            self._gather(groups) if as_they_are else None,
+            self._gather([each for some in tensors for each in some]) if as_they_are else None,
         )
-        if as_they_are:
+        if as_they_are and all(group.likenesses for group in groups):
             if len(self._layouts) >= _LAYOUT_LIMIT:
                 self._layouts.clear()
             self._layouts[names] = layout
-        tensors = [group.pick(checked) if group.pick else checked for group in groups]
         return layout, layout.pick_numbers(checked), tensors
 
-    def _gather(self, groups: Sequence[Group]) -> Gather | None:
-        dtypes = tuple(group.dtype for group in groups for _ in range(group.count))
-        if not Gather.takes(dtypes, [group.device_index for group in groups]):
+    def _gather(self, tensors: Sequence[Tensor]) -> Gather | None:
+        dtypes = tuple(tensor.dtype for tensor in tensors)
+        devices = {tensor.get_device() for tensor in tensors}
+        # torch sees to a lazy minus, and to a zero that has no memory, of its forward mode
+        if not Gather.takes(dtypes, devices) or any(
+            tensor.is_neg() or tensor.data_ptr() == 0 for tensor in tensors
+        ):
             return None
-        key = dtypes, groups[0].device_index
+        key = dtypes, devices.pop()
         gather = self._gathers.get(key)
         if gather is None:
             if len(self._gathers) >= _LAYOUT_LIMIT:
@@ -219,6 +212,12 @@ def _checked(name: str, value: object) -> Any:
     if not isinstance(value, Tensor):
         return host_number(name, value)
     return value if kind is Tensor and not value.dim() else scalar(name, value)
+
+
+def _likenesses(tensors: Sequence[Tensor]) -> tuple[Likeness, ...]:
+    """That of each tensor; none where torch cannot tell of one."""
+    found = [likeness_of(tensor) for tensor in tensors]
+    return tuple(each for each in found if each is not None) if None not in found else ()
 
 
 def _pick(positions: Sequence[int]) -> Pick:
