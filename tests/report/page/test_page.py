@@ -113,6 +113,15 @@ def test_what_to_write_instead_keeps_its_lines() -> None:
     assert html.unescape(snippet).splitlines()[1] == "for batch in loader:"
 
 
+def test_where_there_is_nothing_to_do_there_is_nothing_to_write_instead() -> None:
+    copied = replace(ITEM, kind="h2d-pageable", code="TS114")
+    before = replace(copied, during="setup", count=1, advice="before the first step: nothing to do")
+    page, _ = page_of(made_run(syncs=(copied, before)))
+    rows = [row for row in re.findall(r"<tr>.*?</tr>", page, re.S) if "h2d-pageable" in row]
+    assert ["write instead" in row for row in rows] == ["nothing to do" not in row for row in rows]
+    assert len(rows) == 2
+
+
 def test_the_page_needs_nothing_from_elsewhere() -> None:
     page, _ = page_of(made_run())
     assert not re.findall(r"(?:src|href)\s*=|@import|url\(|fetch\(|https?://", page)
