@@ -132,6 +132,25 @@ def test_a_rank_folder_is_found_from_inside_it(
     assert read_run(".").rank == 0
 
 
+def test_ranges_closed_before_their_turn_was_known_to_be_a_step_are_that_steps(
+    tmp_path: Path,
+) -> None:
+    rows: list[Row] = [
+        (-1, 1, 1, 5, 12),  # ends in the step, but began before it
+        (-1, 1, 1, 10, 20),
+        (-1, 2, 2, 22, 24),
+        (0, 2, 1, 40, 50),
+        (0, 0, 0, 10, 60),
+        (-1, 1, 1, 60, 61),
+        (1, 0, 0, 70, 80),
+        (-1, 1, 1, 75, 90),
+    ]
+    write_run(tmp_path, trace(rows))
+    read = read_run(tmp_path).ranges
+    assert read.step.tolist() == [-1, 0, 0, 0, 0, -1, 1, -1]
+    assert read.start_ns.tolist() == [row[3] for row in rows]
+
+
 def test_columns_keep_the_order_of_rows() -> None:
     ranges = Ranges.of([(0, 1, 1, 5, 9), (0, 0, 0, 4, 10)])
     assert ranges.duration_ns.tolist() == [4, 6]

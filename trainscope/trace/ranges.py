@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,22 @@ class Ranges:
     def duration_ns(self) -> Column:
         """``end_ns - start_ns`` of each range."""
         return self.end_ns - self.start_ns
+
+    def given_their_step(self) -> Ranges:
+        """The same ranges; one of no step that lies in the time of a step is that step's.
+
+        That the first turn of a loop is a step is known when it trains, at its end for a rollout;
+        the ranges that it had closed by then were written as in none.
+        """
+        loose, steps = np.flatnonzero(self.step < 0), np.flatnonzero(self.depth == 0)
+        if not len(loose) or not len(steps):
+            return self
+        steps = steps[np.argsort(self.start_ns[steps], kind="stable")]
+        before = np.searchsorted(self.start_ns[steps], self.start_ns[loose], side="right") - 1
+        inside = (before >= 0) & (self.end_ns[loose] <= self.end_ns[steps[before]])
+        step = self.step.copy()
+        step[loose[inside]] = self.step[steps[before[inside]]]
+        return replace(self, step=step)
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Ranges:

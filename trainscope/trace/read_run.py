@@ -161,7 +161,7 @@ def _read_ranges(path: Path) -> tuple[Ranges, list[str]]:
             table = table.reshape(-1, len(ROW_FIELDS))
             _check_rows(path, begin, table)
             columns[:, begin:end] = table.T
-    return Ranges(*columns), notes
+    return Ranges(*columns).given_their_step(), notes
 
 
 def _check_rows(path: Path, begin: int, table: NDArray[np.int64]) -> None:
