@@ -275,7 +275,13 @@ PROGRAMS = {
         state["bias"].sum().item()
         net.load_state_dict(state)                # WAITS h2d-pageable 2
         file.seek(0)
-        torch.load(file, map_location=device)["bias"].sum().item()   # WAITS item
+        state = torch.load(file, map_location=device)                # WAITS h2d-pageable 2
+        state["bias"].sum().item()                                   # WAITS item
+        shared = torch.ones(6, device=device)
+        file = io.BytesIO()
+        torch.save([shared[:2], shared[2:], torch.ones(0)], file)    # WAITS d2h
+        file.seek(0)
+        torch.load(file, map_location=device)                        # WAITS h2d-pageable
         """,
     "gradients": """
         net = torch.nn.Linear(4, 4).to(device)    # WAITS h2d-pageable 2

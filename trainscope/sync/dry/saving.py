@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
@@ -85,6 +86,8 @@ def _install_save(watch: Watch, patches: Patches) -> None:
 
 
 def _load(watch: Watch, devices: Devices, original: Callable[..., Any]) -> Callable[..., Any]:
+    """On a GPU each storage is read into memory of the host, and copied from there."""
+
     @functools.wraps(original)
     def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         if not watch.live:
@@ -96,18 +99,27 @@ def _load(watch: Watch, devices: Devices, original: Callable[..., Any]) -> Calla
         )
         loaded = original(f, "cpu" if place is Place.DEVICE else map_location, *args, **kwargs)
         if place is not None and watch.live:
-            watch.safely(lambda: _place_all(watch, loaded, place), None)
+            watch.safely(lambda: place_all(loaded, place, frame), None)
         return loaded
+
+    def place_all(loaded: object, place: Place, frame: FrameType) -> None:
+        storages: set[int] = set()
+        for tensor in _tensors(loaded):
+            watch.marks.put(tensor, place)
+            if tensor.numel():
+                storages.add(tensor.untyped_storage()._cdata)
+        if place is Place.DEVICE:
+            watch.report("h2d-pageable", frame, count=len(storages))
 
     return load
 
 
-def _place_all(watch: Watch, data: object, place: Place) -> None:
+def _tensors(data: object) -> Iterator[Tensor]:
     if isinstance(data, Tensor):
-        watch.marks.put(data, place)
+        yield data
     elif isinstance(data, Mapping):
         for value in data.values():
-            _place_all(watch, value, place)
+            yield from _tensors(value)
     elif isinstance(data, (list, tuple)):
         for value in data:
-            _place_all(watch, value, place)
+            yield from _tensors(value)
