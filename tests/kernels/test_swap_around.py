@@ -195,6 +195,19 @@ def test_torchs_transformer_keeps_its_fast_path(compiled: bool, mask_check: bool
     assert ops_of(model.train(), x) == ["gelu"] * 2
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("layers", [0, 2])
+def test_the_activation_of_torchs_decoder_is_replaced(layers: int, training: bool) -> None:
+    """Its attention is not; and having no fast path it is swapped in eval mode too."""
+    layer = nn.TransformerDecoderLayer(16, 2, 32, activation="gelu", batch_first=True, dropout=0.0)
+    model = (nn.TransformerDecoder(layer, layers) if layers else layer).train(training)
+    x = torch.randn(3, 6, 16)
+    expected = model(x, x)
+    swap(model, impl="reference")
+    torch.testing.assert_close(model(x, x), expected)
+    assert ops_of(model, x, x) == ["gelu"] * max(layers, 1)
+
+
 @pytest.mark.parametrize("when", ["compiled before", "run before", "the compiled one"])
 def test_what_was_compiled_before_is_swapped_too(x: torch.Tensor, when: str) -> None:
     model = Small()

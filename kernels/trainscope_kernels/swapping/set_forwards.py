@@ -14,6 +14,8 @@ from trainscope_kernels.swapping.record import Swap
 
 __all__ = ["swap_forwards"]
 
+DECODERS = (nn.TransformerDecoder, nn.TransformerDecoderLayer)
+"""Torch's, which call an activation and have no fast path."""
 LATER = (inspect.isgeneratorfunction, inspect.isasyncgenfunction, inspect.iscoroutinefunction)
 
 
@@ -79,6 +81,8 @@ def _set_forward(module: nn.Module, impl: str, inside: bool) -> bool:
         kind = SwappedForward if wanted else None
     elif isinstance(module, INSIDE_TORCH) and forward is None:
         kind = UnswappedInEval
+    elif isinstance(module, DECODERS) and forward is None:
+        kind = SwappedForward
     else:
         kind = None
     if kind is None:
