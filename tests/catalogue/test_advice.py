@@ -216,6 +216,18 @@ def test_a_checkpoint_is_written_less_often_not_from_pinned_memory() -> None:
     assert said.startswith("a checkpoint has to be read")
 
 
+def test_what_is_loaded_is_not_to_be_saved_less_often() -> None:
+    copied = {"phase": None, "during": "training"}
+    load = "best = torch.load(path, map_location=device)"
+    for via in (None, "torch.serialization:668 _deserialize"):
+        said = advice("h2d-pageable", source=load, via=via, **copied)
+        assert said == "load it once, before the loop"
+    clipped = "clip_grad_norm_(model.parameters(), 1.0)"
+    via = "torch.nn.utils.clip_grad:173 _clip_grads_with_norm_"
+    assert "nonfinite" not in advice("h2d-pageable", source=clipped, via=via, **copied)
+    assert "nonfinite" in advice("bool", source=clipped, via=via, **copied)
+
+
 @pytest.mark.parametrize(
     ("via", "during", "source", "words"),
     [

@@ -123,6 +123,9 @@ _BY_LIBRARY = (
     ("torch.cuda.amp", _SCALER),
 )
 
+_ONLY_READS = frozenset({"torch.nn.utils.clip_grad", "torch.distributions", "torch.amp"})
+"""What is told of these is how to read less: no answer to a copy to the GPU."""
+
 
 def advice(kind: str, *, source: str, phase: str | None, during: str, via: str | None) -> str:
     """Return one sentence of advice for a sync of `kind` at the line `source`.
@@ -139,8 +142,13 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
         return "while compiling, once: nothing to do"
     if known.explicit:
         return _BY_KIND[kind]
+    to_device = kind.startswith("h2d")
+    if to_device and ("torch.load(" in source or (via or "").startswith("torch.serialization")):
+        return "load it once, before the loop"
     for library, what in _BY_LIBRARY:
         if via is not None and via.startswith(library):
+            if to_device and library in _ONLY_READS:
+                break
             return what
     if kind == "item" and calls_scaler(source):
         return _SCALER
