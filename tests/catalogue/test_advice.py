@@ -216,6 +216,21 @@ def test_a_checkpoint_is_written_less_often_not_from_pinned_memory() -> None:
     assert said.startswith("a checkpoint has to be read")
 
 
+@pytest.mark.parametrize(
+    ("kind", "source", "words"),
+    [
+        ("bool", "if (token == end).all(): break", "torch.where chooses on the GPU"),
+        ("bool", "assert (mask.sum() > 0)", "torch._assert_async"),
+        ("item", "total += loss.item()", "add up on the GPU and read the result once, after"),
+    ],
+)
+def test_in_an_evaluation_too_what_decides_is_not_added_up(
+    kind: str, source: str, words: str
+) -> None:
+    said = advice(kind, source=source, phase=None, during="evaluation", via=None)
+    assert said.startswith(words)
+
+
 def test_what_is_loaded_is_not_to_be_saved_less_often() -> None:
     copied = {"phase": None, "during": "training"}
     load = "best = torch.load(path, map_location=device)"

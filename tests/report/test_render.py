@@ -45,7 +45,7 @@ def dry_trace() -> Trace:
         disarmed=("steps 3-4: off",),
         cannot_see=(
             "dry run: how long a wait would block, and whether the copy it waits for is slow",
-            "dry run: syncs inside CUDA libraries and custom CUDA extensions",
+            "dry run: syncs inside CUDA libraries, custom CUDA extensions and torch.distributed",
             "dry run: everything after its own fault: LookupError: ours",
         ),
     )

@@ -25,6 +25,7 @@ _BY_USE = {
     "branch": "torch.where chooses on the GPU; where Python must branch, test it every N steps",
     "other": f"keep the value on the GPU, and {_ON_LOG_STEPS}; several values: one .tolist()",
 }
+_DECIDES = frozenset({"assert", "branch", "nonfinite"})
 _READS = frozenset({"item", "bool", "int", "float", "tolist", "numpy", "cpu", "d2h"})
 _PRINTS = frozenset({"repr", "format"})
 
@@ -189,12 +190,12 @@ def _read_advice(
         return _LIBRARY_READS.format(library)
     if kind == "index":
         return _BY_KIND[kind]
-    if during == "evaluation":
+    if use == "other" and kind == "bool":
+        use = "branch"
+    if during == "evaluation" and use not in _DECIDES:
         return "add up on the GPU and read the result once, after the evaluation"
     if kind in _PRINTS:
         return _BY_USE["log"]
-    if use == "other" and kind == "bool":
-        use = "branch"
     if use == "other" and phase == "backward":
         return f"in a backward hook: collect on the GPU and {_ON_LOG_STEPS}, after backward"
     if use == "other" and kind in ("cpu", "d2h", "numpy"):

@@ -15,8 +15,8 @@ _SHORT = (
         ),
     ),
     (
-        "syncs inside CUDA libraries, extensions and compiled regions, and results of compiled "
-        "code under no_grad",
+        "syncs inside CUDA libraries, extensions, torch.distributed and compiled regions, and "
+        "results of compiled code under no_grad",
         (
             "dry run: syncs inside CUDA libraries",
             "dry run: results of compiled code under no_grad",

@@ -14,7 +14,7 @@ __all__ = ["DryRun"]
 _ALWAYS = (
     "dry run: how long a wait would block, and whether the copy it waits for is really slow",
     "dry run: code that runs only where CUDA is available, such as under `if device == 'cuda'`",
-    "dry run: syncs inside CUDA libraries and custom CUDA extensions",
+    "dry run: syncs inside CUDA libraries, custom CUDA extensions and torch.distributed",
     "dry run: results of compiled code under no_grad, which carry no sign of where they came from; "
     "syncs inside a compiled region",
     "dry run: operators on threads other than the one that started it, and in worker processes",
