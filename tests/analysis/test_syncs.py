@@ -8,10 +8,10 @@ from trainscope.analysis.sync_keys import keyed_syncs
 from trainscope.analysis.syncs import (
     entries,
     per_step,
-    sites_of,
     unwanted_lines,
     waiting_lines,
 )
+from trainscope.analysis.told_sites import sites_of
 from trainscope.report.build import build
 
 BY = "trainscope run: turns of the loop at train.py:9"
@@ -100,6 +100,20 @@ def test_in_inferred_steps_only_equal_numbers_of_waits_tell_in_how_many_steps() 
     assert [line.steps for line in unwanted_lines(inferred, 93)] == [0, 40, 13]
     named = replace(inferred, info=inferred.info.model_copy(update={"counted_by": "scope.steps"}))
     assert [line.steps for line in unwanted_lines(named, 93)] == [72, 40, 13]
+
+
+def test_a_line_missing_in_as_many_steps_as_it_was_seen_between_them_may_be_in_all() -> None:
+    sites = (
+        site(line=1, count=50, steps=25),
+        site(line=1, count=2, during="between"),
+        site(line=2, count=4, steps=4),
+        site(line=2, count=1, during="between"),
+    )
+    info = trace().info.model_copy(update={"counted_by": BY})
+    found = {
+        line.site.line: line.steps for line in unwanted_lines(trace(info=info, syncs=sites), 26)
+    }
+    assert found == {1: 0, 2: 4}
 
 
 def test_where_it_is_in_doubt_what_a_step_is_no_wait_is_said_to_come_so_often_a_step() -> None:

@@ -179,6 +179,11 @@ def test_a_wait_listed_apart_says_on_which_thread_it_was() -> None:
     assert "TS101 item, 5 times in setup, on thread Thread-1 (train), " in made
 
 
+def test_a_wait_behind_the_loop_is_not_said_to_be_between_its_steps() -> None:
+    made = text.render(build(trace(syncs=(site(line=9, during="between", count=1),))), width=200)
+    assert "TS101 item, 1 time between or after steps" in made
+
+
 def test_str_of_a_report_is_its_text() -> None:
     report = build(full_trace())
     assert str(report) == text.render(report)

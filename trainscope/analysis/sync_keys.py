@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trainscope.analysis.gpu_branches import never_with_gpu
 from trainscope.analysis.steps import time_steps
-from trainscope.analysis.syncs import rated_steps, sites_of
+from trainscope.analysis.told_sites import rated_steps, sites_of
 from trainscope.trace.paths import relative_path
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace

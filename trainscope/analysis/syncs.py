@@ -6,17 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from trainscope.analysis.gpu_branches import Place, never_with_gpu
-from trainscope.catalogue.advice import advice
-from trainscope.catalogue.kinds import KINDS
+from trainscope.analysis.told_sites import rated_steps, sites_of
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
 
 __all__ = [
-    "Entry", "Line", "entries", "per_step", "rated_steps", "sites_of", "unwanted_lines",
-    "waiting_lines",
+    "Entry", "Line", "entries", "per_step", "unwanted_lines", "waiting_lines",
 ]  # fmt: skip
-
-_NAMED = ("scope.step", "scope.steps")
 
 
 @dataclass(frozen=True)
@@ -55,38 +51,6 @@ class Line:
     def place(self) -> Place:
         """File and line; several kinds may wait at one place."""
         return self.site.file, self.site.line
-
-
-def rated_steps(trace: Trace, steps: int) -> int:
-    """The steps among which a line's waits are shared out; 0 where it is in doubt what a step is.
-
-    Few of the waits are then in the ``steps`` there are.
-    """
-    return 0 if trace.info.steps_in_doubt else steps
-
-
-def sites_of(trace: Trace, steps: int) -> tuple[SyncSite, ...]:
-    """The sites of a trace, each with its number of steps only where that is sure.
-
-    An inferred step begins with the first event of a turn, so what waits before it counts as the
-    step's before: a line that waits once in every turn is seen twice in some steps and not in
-    others. Where all steps have equally many waits of a site, none was shifted.
-
-    With no step there is nothing that was before the first, and so had "nothing to do".
-    """
-    sites = trace.syncs if steps else tuple(_advised_in_a_loop(site) for site in trace.syncs)
-    if trace.info.counted_by is None or trace.info.counted_by in _NAMED:
-        return sites
-    return tuple(
-        replace(site, steps=0) if site.steps and site.count % site.steps else site for site in sites
-    )
-
-
-def _advised_in_a_loop(site: SyncSite) -> SyncSite:
-    if site.during != "setup" or site.kind not in KINDS:
-        return site
-    what = advice(site.kind, source=site.source, phase=site.phase, during="training", via=site.via)
-    return replace(site, advice=what)
 
 
 def per_step(site: SyncSite, steps: int) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trainscope.analysis.gpu_branches import never_with_gpu
-from trainscope.analysis.syncs import Entry, Line, entries, per_step, rated_steps, sites_of
+from trainscope.analysis.syncs import Entry, Line, entries, per_step
+from trainscope.analysis.told_sites import rated_steps, sites_of
 from trainscope.report.build_what_if import LineKey
 from trainscope.report.model import Sync
 from trainscope.trace.paths import relative_path

@@ -17,7 +17,7 @@ __all__ = ["syncs_section"]
 MAX_FULL = 20
 MAX_SHORT = 20
 _NUMBER_WIDTH = 10
-_DURING = {"training": "", "between": " between steps", "": " outside steps"}
+_DURING = {"training": "", "between": " between or after steps", "": " outside steps"}
 _NOT_GAIN = (
     "Blocked time is not what a line costs: a step gets shorter only by the time in which the GPU "
     "has nothing to do."
