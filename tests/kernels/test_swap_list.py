@@ -192,3 +192,32 @@ def test_where_a_call_is_replaced(impl: str, where: str) -> None:
         f"trainscope_kernels.flash_attention{where}, but for dropout_p > 0 and a mask that wants a "
         "gradient",
     ]
+
+
+class Attends(nn.MultiheadAttention):
+    """Keeps torch's weights, not its forward."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+class AttendsAsTorch(nn.MultiheadAttention):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return super().forward(x, x, x)[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [(Attends, []), (AttendsAsTorch, ["AttendsAsTorch"]), (nn.Identity, [])]
+    + [(nn.MultiheadAttention, ["nn.MultiheadAttention"])],
+)
+def test_attention_is_called_left_where_torchs_forward_runs(
+    kind: Callable[..., nn.Module], left: list[str]
+) -> None:
+    model = nn.Sequential(kind(8, 2))
+    swaps = swap(model, impl="reference")
+    assert [each.was for each in swaps.left] == left
+    assert swaps.calls_elsewhere == (kind in (Attends, AttendsAsTorch))
+    if kind is not nn.MultiheadAttention:
+        x = X if kind is Attends else X[0]
+        assert ops_of(model, x) == (["flash_attention"] if kind is Attends else [])

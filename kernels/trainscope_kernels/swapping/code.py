@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from torch import nn
@@ -23,6 +23,8 @@ INSIDE_TORCH = (
     *(nn.TransformerEncoder, nn.TransformerEncoderLayer),
 )
 """Modules of torch's whose code calls what is replaced."""
+ATTENDING = (nn.MultiheadAttention, nn.Transformer, nn.TransformerEncoderLayer)
+"""Those whose forward does not leave all attention to other modules."""
 CALLED = ("F.gelu", "F.softmax", "F.scaled_dot_product_attention")
 NOW = {
     "F.gelu": "trainscope_kernels.gelu{}",
@@ -46,10 +48,10 @@ def places_of_calls(model: nn.Module, reached: Set[int], impl: str) -> Iterator[
     listed: set[tuple[type, str]] = set()
     for name, module in modules:
         kind = type(module)
-        is_torchs = isinstance(module, INSIDE_TORCH[:2]) or kind is nn.TransformerEncoderLayer
-        if is_torchs and kind not in seen:
+        if kind not in seen and _attends_as_torch(kind):
+            was = f"nn.{kind.__name__}" if kind in ATTENDING else kind.__name__
             why = "torch calls its attention where no call can be replaced"
-            yield Swap(name or "the model", f"nn.{kind.__name__}", None, why)
+            yield Swap(name or "the model", was, None, why)
         own = own_class(module)
         if own is not None:
             calls = {replaced_name(each) for each in vars(module).values()}  # self.act = F.gelu
@@ -61,6 +63,14 @@ def places_of_calls(model: nn.Module, reached: Set[int], impl: str) -> Iterator[
                     now = NOW[called].format(" on a GPU" if impl == "auto" else "")
                     yield Swap(f"calls in {own.__name__}", called, now)
         seen.add(kind)
+
+
+def _attends_as_torch(kind: type) -> bool:
+    """Whether the forward of a module of torch's that attends runs, the class's own or a base's."""
+    for method in _methods(kind, {"forward"}, kind.__mro__):
+        if any(method is vars(torchs)["forward"] for torchs in ATTENDING):
+            return True
+    return False
 
 
 def own_class(module: nn.Module) -> type | None:
@@ -104,9 +114,9 @@ def _names_run(modules: list[tuple[str, nn.Module]]) -> set[str]:
     return names
 
 
-def _methods(kind: type, names: Set[str]) -> Iterator[Any]:
+def _methods(kind: type, names: Set[str], bases: Sequence[type] | None = None) -> Iterator[Any]:
     """The class's own methods of these names, with those of its bases that these may call."""
-    bases = _own_bases(kind)
+    bases = _own_bases(kind) if bases is None else bases
     to_next = {"super", *(base.__name__ for base in bases)}
     for name in names:
         for base in bases:

@@ -6,6 +6,7 @@ from torch import nn
 
 from trainscope_kernels.errors import ArgumentError
 from trainscope_kernels.swapping.code import places_of_calls
+from trainscope_kernels.swapping.forward import SwappedForward
 from trainscope_kernels.swapping.record import Swaps
 from trainscope_kernels.swapping.replace import swap_modules
 from trainscope_kernels.swapping.set_forwards import swap_forwards
@@ -32,7 +33,8 @@ def swap(model: nn.Module, *, impl: str = "auto") -> Swaps:
     transformers is one) is replaced and not listed, and printed the places end with a line that
     says so. A GELU or softmax written out in other operations is not found. The model keeps its
     class, parameters and ``state_dict``; swapping again changes nothing. A second derivative
-    raises, as these kernels have none, and ``torch.jit.script`` does not read a swapped model.
+    raises, as these kernels have none, ``torch.jit.script`` does not read a swapped model, and
+    ``torch.export`` takes it with ``strict=False``, its default.
     Raises ArgumentError for what is no model, and for another impl.
     """
     if not isinstance(model, nn.Module):
@@ -43,5 +45,6 @@ def swap(model: nn.Module, *, impl: str = "auto") -> Swaps:
     reached, left = swap_forwards(model, impl)
     swaps.extend(places_of_calls(model, reached, impl))
     swaps.extend(left)
-    swaps.calls_elsewhere = bool(reached)
+    forwards = [vars(module).get("forward") for module in model.modules()]
+    swaps.calls_elsewhere = any(type(each) is SwappedForward for each in forwards)
     return swaps
