@@ -488,3 +488,26 @@ def test_a_doubt_is_said_with_its_reason(program: Callable[[Tape], None]) -> Non
     assert DOUBTS[program] in tape.inference.counted_by
     tape.inference.finish()
     assert tape.log.count("begin") == tape.log.count("end") + tape.log.count("drop")
+
+
+@pytest.mark.parametrize(("every", "steps"), [(2, None), (4, None), (5, 32), (20, 38)])
+def test_turns_that_leave_the_backward_out_are_no_steps_where_they_are_few(
+    every: int, steps: int | None
+) -> None:
+    def bad_batches(t: Tape) -> None:
+        for at in range(1, 40):
+            t.forward()
+            if at % every == 0:
+                continue
+            t.backward()
+            t.optimize()
+
+    tape = seen(bad_batches)
+    counted_by = tape.inference.counted_by
+    tape.inference.finish()
+    if steps is None:
+        assert counted_by.startswith("cannot tell: ")
+        return
+    assert (tape.inference.steps, tape.log.count("end")) == (steps, steps)
+    assert tape.log.count("drop") == 39 - steps
+    assert counted_by.endswith(f"; turns that ran no backward, and are no steps: {39 - steps}")

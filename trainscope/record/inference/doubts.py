@@ -19,6 +19,9 @@ def counted(loops: Sequence[LoopTurns], backwards_in_no_loop: int) -> str:
     evaluated = sum(turns.evaluated for turns in loops)
     if evaluated and all(turns.evaluated_certain() for turns in loops):
         text += f"; {evaluated} turns that only evaluated are no steps"
+    idle = sum(turns.idle for turns in loops)
+    if idle:
+        text += f"; turns that ran no backward, and are no steps: {idle}"
     if backwards_in_no_loop:
         text += f"; {backwards_in_no_loop} backwards in no loop are no steps"
     return text
@@ -44,7 +47,7 @@ def doubt_about(
             )
         return "no training backward was seen on the main thread"
     for turns in loops:
-        if turns.idle:
+        if turns.often_idle:
             return f"{turns.idle} turns of the loop at {turns.place} ran no training backward"
         if not turns.certain():
             return (

@@ -234,7 +234,7 @@ class StepInference:
             return
         inner = self._on_way[-1]
         around_steps = any(inner.region in turns.around for turns in self._of_steps)
-        if not inner.idle and not around_steps:
+        if not inner.often_idle and not around_steps:
             self._open_step(inner)
 
     def _trained(self) -> None:
@@ -251,7 +251,7 @@ class StepInference:
             self._open_step(self._no_loop)
             self._open_trained = True
             return
-        owner = next((turns for turns in reversed(self._on_way) if not turns.idle), None)
+        owner = next((turns for turns in reversed(self._on_way) if not turns.often_idle), None)
         if owner is None:
             inner = self._on_way[-1]
             self._give_up(

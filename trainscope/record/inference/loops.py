@@ -18,6 +18,9 @@ FIRST_DATA = "first data"
 DATA = ("data", FIRST_DATA)
 
 _MAX_RELATIONS = 20_000
+_TRAINED_FOR_ONE_IDLE = 4
+"""A loop that leaves out the backward of a bad batch, once in so many turns or fewer, is one whose
+turns are steps; one that runs a backward every second or third turn is not."""
 
 
 class LoopTurns:
@@ -63,6 +66,11 @@ class LoopTurns:
         self._turns_with: dict[tuple[Way, int], int] = {}
         self._trains: set[tuple[Way, int]] = set()
         """Places that have seen more than evaluation."""
+
+    @property
+    def often_idle(self) -> bool:
+        """Too many of its turns ran no training backward for those that did to be the steps."""
+        return self.idle * _TRAINED_FOR_ONE_IDLE > self.trained
 
     @property
     def place(self) -> str:
