@@ -149,6 +149,21 @@ def test_the_model_stays_what_it_was(x: torch.Tensor) -> None:
     assert ops_of(model, x).count("flash_attention") == 1
 
 
+def test_swapping_again_changes_the_impl_everywhere(x: torch.Tensor) -> None:
+    model = Net()
+    swap(model, impl="reference")
+    again = swap(model)
+    assert ops_of(model, x) == []
+    assert [each.now for each in again[:3]] == [
+        "trainscope_kernels.GELU(approximate='tanh', impl='auto')",
+        "trainscope_kernels.Softmax(dim=-1, impl='auto')",
+        "trainscope_kernels.GELU(approximate='none', impl='auto')",
+    ]
+    swap(model, impl="reference")
+    assert len(ops_of(model, x)) == 8
+    assert {each.where for each in swap(model, impl="reference")} == {"calls in Net"}
+
+
 @pytest.mark.parametrize("when", ["before", "after", "in place"])
 def test_it_compiles_in_one_graph(x: torch.Tensor, when: str) -> None:
     model = Net()

@@ -13,10 +13,18 @@ __all__ = ["swap_modules"]
 
 
 def swap_modules(model: nn.Module, impl: str) -> Iterator[Swap]:
-    """Replace each ``nn.GELU`` and ``nn.Softmax`` below the model; what became of each."""
+    """Replace each ``nn.GELU`` and ``nn.Softmax`` below the model; what became of each.
+
+    Those of an earlier swap get the impl of this one.
+    """
     made: dict[int, nn.Module] = {}  # one that is used twice stays one
     for where, child in list(model.named_modules(remove_duplicate=False)):
-        if child is model or not isinstance(child, (nn.GELU, nn.Softmax)):
+        if child is model:
+            continue
+        if isinstance(child, (GELU, Softmax)) and child.impl != impl:
+            was, child.impl = f"trainscope_kernels.{child}", impl
+            yield Swap(where, was, f"trainscope_kernels.{child}")
+        if not isinstance(child, (nn.GELU, nn.Softmax)):
             continue
         was = f"nn.{child}" if type(child) in (nn.GELU, nn.Softmax) else repr(child)
         why_not = _why_left(child)

@@ -32,9 +32,9 @@ def swap(model: nn.Module, *, impl: str = "auto") -> Swaps:
     code of the model's classes: one that a function outside of them makes (the attention of
     transformers is one) is replaced and not listed, and printed the places end with a line that
     says so. A GELU or softmax written out in other operations is not found. The model keeps its
-    class, parameters and ``state_dict``; swapping again changes nothing. A second derivative
-    raises, as these kernels have none, ``torch.jit.script`` does not read a swapped model, and
-    ``torch.export`` takes it with ``strict=False``, its default.
+    class, parameters and ``state_dict``; swapping again changes nothing but ``impl``. A second
+    derivative raises, as these kernels have none; ``torch.jit.script`` does not read a swapped
+    model, and ``torch.export`` takes it with ``strict=False``, its default.
     Raises ArgumentError for what is no model, and for another impl.
     """
     if not isinstance(model, nn.Module):
