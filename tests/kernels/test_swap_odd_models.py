@@ -8,6 +8,7 @@ import gc
 import inspect
 import pickle
 import threading
+import types
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -226,6 +227,24 @@ def test_a_forward_of_the_instance_is_left(x: torch.Tensor) -> None:
     own = after.forward
     after.forward = functools.update_wrapper(hooked, own)  # type: ignore[method-assign]
     assert ops_of(after, x) == ALL
+
+
+def test_a_library_that_wraps_the_function_of_a_method(x: torch.Tensor) -> None:
+    """As accelerate puts a model under autocast, and takes it out again."""
+    model = Named()
+    signature = inspect.signature(model.forward)
+    autocast = torch.autocast("cpu", torch.bfloat16)
+    with autocast:
+        expected = model(x)
+    swap(model, impl="reference")
+    own = model.forward.__func__
+    model.forward = types.MethodType(autocast(own), model)  # type: ignore[method-assign]
+    torch.testing.assert_close(model(x), expected, rtol=2e-2, atol=2e-2)
+    assert ops_of(model, x) == ALL
+    assert inspect.signature(model.forward) == signature
+    assert not hasattr(own, "__wrapped__")  # it looks for what was wrapped last
+    model.forward = types.MethodType(own, model)  # type: ignore[method-assign]
+    assert ops_of(copy.deepcopy(model), x) == ALL
 
 
 def test_an_activation_with_state_of_its_own_is_left(x: torch.Tensor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,6 +73,19 @@ class SwappedForward:
     def __signature__(self) -> inspect.Signature:
         """The class's own: trainers read it to see which columns of a batch the model takes."""
         return inspect.signature(self._own())
+
+    @property
+    def __func__(self) -> Callable[..., Any]:
+        """This as a function of the module: accelerate takes it to wrap it and to bind it again.
+
+        The class's own would run the model with nothing replaced.
+        """
+
+        def forward(module: nn.Module, *arguments: Any, **named: Any) -> Any:
+            return self._replaced(module, arguments, named)
+
+        forward.__signature__ = inspect.signature(type(self.module).forward)  # type: ignore[attr-defined]
+        return forward
 
     def __getattr__(self, name: str) -> Any:
         """What a method has and this has not, such as ``__code__``, which torch.export reads."""
