@@ -45,7 +45,10 @@ def doubt_about(
                 f"gradients came from torch.autograd.grad alone ({gradients} calls), "
                 "which need not be training"
             )
-        return "no training backward was seen on the main thread"
+        return (
+            "no training backward was seen on the main thread; other threads, and processes that "
+            "the program starts, are not followed"
+        )
     for turns in loops:
         if turns.often_idle:
             return f"{turns.idle} turns of the loop at {turns.place} ran no training backward"
