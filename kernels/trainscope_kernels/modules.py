@@ -29,7 +29,10 @@ class GELU(torch.nn.Module):
 
 
 class Softmax(torch.nn.Module):
-    """``torch.nn.Softmax`` through ``trainscope_kernels.softmax``; impl as there."""
+    """``torch.nn.Softmax`` through ``trainscope_kernels.softmax``, by default along the last dim.
+
+    impl as there.
+    """
 
     def __init__(self, dim: int = -1, *, impl: str = "auto") -> None:
         super().__init__()

@@ -195,6 +195,25 @@ def test_torchs_transformer_keeps_its_fast_path(compiled: bool, mask_check: bool
     assert ops_of(model.train(), x) == ["gelu"] * 2
 
 
+class Encoder(nn.TransformerEncoder):
+    def forward(self, src: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return super().forward(F.gelu(src), src_key_padding_mask=padding)
+
+
+def test_a_class_of_torchs_transformer_keeps_its_fast_path() -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, activation="gelu", batch_first=True, dropout=0.0)
+    model = Encoder(layer, 2).eval()
+    x, padding = torch.randn(3, 6, 16), torch.zeros(3, 6, dtype=torch.bool)
+    padding[:, 4:] = True
+    with torch.no_grad():
+        expected = model(x, padding)
+        swaps = swap(model, impl="reference")
+        assert torch.equal(model(x, padding), expected)
+    assert not expected[:, 4:].any()
+    assert ops_of(model.train(), x, padding) == ["gelu"] * 3
+    assert [each.now for each in swaps.changed] == ["trainscope_kernels.gelu in training"]
+
+
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("layers", [0, 2])
 def test_the_activation_of_torchs_decoder_is_replaced(layers: int, training: bool) -> None:

@@ -16,7 +16,7 @@ from trainscope_kernels.swapping.called import (
 )
 from trainscope_kernels.swapping.record import Swap
 
-__all__ = ["INSIDE_TORCH", "names_a_call", "own_class", "places_of_calls"]
+__all__ = ["INSIDE_TORCH", "names_a_call", "own_class", "places_of_calls", "runs_forward_of"]
 
 INSIDE_TORCH = (
     *(nn.MultiheadAttention, nn.Transformer),
@@ -48,7 +48,7 @@ def places_of_calls(model: nn.Module, reached: Set[int], impl: str) -> Iterator[
     listed: set[tuple[type, str]] = set()
     for name, module in modules:
         kind = type(module)
-        if kind not in seen and _attends_as_torch(kind):
+        if kind not in seen and runs_forward_of(ATTENDING, kind):
             was = f"nn.{kind.__name__}" if kind in ATTENDING else kind.__name__
             why = "torch calls its attention where no call can be replaced"
             yield Swap(name or "the model", was, None, why)
@@ -60,17 +60,17 @@ def places_of_calls(model: nn.Module, reached: Set[int], impl: str) -> Iterator[
             for called in CALLED:
                 if called in calls and (own, called) not in listed:
                     listed.add((own, called))
-                    now = NOW[called].format(" on a GPU" if impl == "auto" else "")
-                    yield Swap(f"calls in {own.__name__}", called, now)
+                    where = " on a GPU" if impl == "auto" else ""
+                    if runs_forward_of(INSIDE_TORCH, kind):
+                        where += " in training"
+                    yield Swap(f"calls in {own.__name__}", called, NOW[called].format(where))
         seen.add(kind)
 
 
-def _attends_as_torch(kind: type) -> bool:
-    """Whether the forward of a module of torch's that attends runs, the class's own or a base's."""
-    for method in _methods(kind, {"forward"}, kind.__mro__):
-        if any(method is vars(torchs)["forward"] for torchs in ATTENDING):
-            return True
-    return False
+def runs_forward_of(torchs: tuple[type, ...], kind: type) -> bool:
+    """Whether the class has the forward of one of torch's, or its own calls that."""
+    forwards = [vars(each)["forward"] for each in torchs]
+    return any(each in forwards for each in _methods(kind, {"forward"}, kind.__mro__))
 
 
 def own_class(module: nn.Module) -> type | None:

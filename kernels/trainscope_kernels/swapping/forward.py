@@ -99,9 +99,10 @@ class SwappedForward:
 
 
 class UnswappedInEval(SwappedForward):
-    """The forward of torch's own transformer modules, which in eval mode run as if not swapped.
+    """The forward of torch's transformer modules, which in eval mode run as if not swapped.
 
-    They have a fast path there, which they do not take while a mode is on.
+    They have a fast path there, which they do not take while a mode is on; it gives 0 where the
+    padding is. So do classes derived from them whose forward calls theirs.
     """
 
     def _replaced(self, module: Any, arguments: Any, named: Any) -> Any:

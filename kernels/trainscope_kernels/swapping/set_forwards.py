@@ -8,7 +8,12 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from trainscope_kernels.swapping.code import INSIDE_TORCH, names_a_call, own_class
+from trainscope_kernels.swapping.code import (
+    INSIDE_TORCH,
+    names_a_call,
+    own_class,
+    runs_forward_of,
+)
 from trainscope_kernels.swapping.forward import SwappedForward, UnswappedInEval
 from trainscope_kernels.swapping.record import Swap
 
@@ -73,14 +78,15 @@ def _why_left(module: nn.Module) -> tuple[str, None, str] | None:
 def _set_forward(module: nn.Module, impl: str, inside: bool) -> bool:
     """Whether the module's forward replaces calls from now on."""
     forward = vars(module).get("forward")
+    kind: type[SwappedForward] | None
     if isinstance(forward, SwappedForward):
         forward.impl = impl
         return True
-    if own_class(module) is not None or isinstance(module, torch.fx.GraphModule):
+    if runs_forward_of(INSIDE_TORCH, type(module)) and forward is None:
+        kind = UnswappedInEval
+    elif own_class(module) is not None or isinstance(module, torch.fx.GraphModule):
         wanted = not inside or module._modules or names_a_call(type(module))
         kind = SwappedForward if wanted else None
-    elif isinstance(module, INSIDE_TORCH) and forward is None:
-        kind = UnswappedInEval
     elif isinstance(module, DECODERS) and forward is None:
         kind = SwappedForward
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from trainscope_kernels.errors import ArgumentError
-from trainscope_kernels.swapping.code import places_of_calls
+from trainscope_kernels.swapping.code import INSIDE_TORCH, places_of_calls
 from trainscope_kernels.swapping.forward import SwappedForward
 from trainscope_kernels.swapping.record import Swaps
 from trainscope_kernels.swapping.replace import swap_modules
@@ -23,10 +23,12 @@ def swap(model: nn.Module, *, impl: str = "auto") -> Swaps:
     ``F.gelu``, ``F.softmax``, ``torch.softmax`` and ``F.scaled_dot_product_attention`` anywhere
     below the forward of the model's own modules are replaced while it runs, also in code that is
     not the model's own, but not in threads that it starts; dropout in attention, and what the
-    kernels do not take, is left to torch call by call, and so are torch's own transformer modules
-    in eval mode, for they have a fast path. What torch.utils.checkpoint runs again is replaced
-    where it is a module, and left where it is a function.
-    impl: of every op; with "auto" what is not on a GPU is left to torch.
+    kernels do not take, is left to torch call by call. So are, in eval mode, torch's transformer
+    modules and classes of them that call their forward, for they have a fast path. What
+    torch.utils.checkpoint runs again is replaced where it is a module, and left where it is a
+    function.
+    impl: of every op; with "auto" what is not on a GPU is left to torch. It is chosen here also
+    below ``torch.nn.attention.sdpa_kernel``, which only tells torch what to take.
 
     Returns the places with what became of each, or why it was left. The calls are found in the
     code of the model's classes: one that a function outside of them makes (the attention of
@@ -45,6 +47,8 @@ def swap(model: nn.Module, *, impl: str = "auto") -> Swaps:
     reached, left = swap_forwards(model, impl)
     swaps.extend(places_of_calls(model, reached, impl))
     swaps.extend(left)
-    forwards = [vars(module).get("forward") for module in model.modules()]
-    swaps.calls_elsewhere = any(type(each) is SwappedForward for each in forwards)
+    swaps.calls_elsewhere = any(
+        isinstance(vars(module).get("forward"), SwappedForward) and type(module) not in INSIDE_TORCH
+        for module in model.modules()
+    )
     return swaps
