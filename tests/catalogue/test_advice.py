@@ -222,6 +222,7 @@ def test_a_checkpoint_is_written_less_often_not_from_pinned_memory() -> None:
         ("bool", "if (token == end).all(): break", "torch.where chooses on the GPU"),
         ("bool", "assert (mask.sum() > 0)", "torch._assert_async"),
         ("item", "total += loss.item()", "add up on the GPU and read the result once, after"),
+        ("item", "print(epoch, total.item())", "keep it on the GPU: scope.log"),
     ],
 )
 def test_in_an_evaluation_too_what_decides_is_not_added_up(

@@ -192,7 +192,7 @@ def _read_advice(
         return _BY_KIND[kind]
     if use == "other" and kind == "bool":
         use = "branch"
-    if during == "evaluation" and use not in _DECIDES:
+    if during == "evaluation" and use != "log" and use not in _DECIDES:
         return "add up on the GPU and read the result once, after the evaluation"
     if kind in _PRINTS:
         return _BY_USE["log"]

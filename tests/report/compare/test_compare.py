@@ -48,6 +48,21 @@ def test_where_every_phase_changes_with_the_step_it_may_be_the_machine() -> None
     assert "% slower: 2" in slower  # what is slower is in no phase
 
 
+@pytest.mark.parametrize(("after_us", "doubted"), [(22_400, True), (23_000, False)])
+def test_what_two_runs_of_one_program_differ_by_is_said_to_be_no_more(
+    after_us: int, doubted: bool
+) -> None:
+    quiet = np.random.default_rng(1).normal(0, 20, 480).astype(int)
+    before, after = (
+        trace(step_rows(480, wall_us=(us + quiet).tolist())) for us in (22_000, after_us)
+    )
+    comparison = compare(before, after)
+    assert comparison.step.told
+    assert (
+        "slower, by no more than two runs of one program may differ: 2" in comparison.verdict
+    ) is (doubted)
+
+
 def test_the_same_loop_again_is_noise_nearly_always() -> None:
     told = [
         compare(

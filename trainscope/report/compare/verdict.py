@@ -9,6 +9,9 @@ from trainscope.report.wording import count_of, duration
 
 __all__ = ["verdict"]
 
+_OF_ONE_PROGRAM_PERCENT = 3
+"""A host was seen to drift by as much within half a second, so two runs of one program differ by it
+however narrow the interval of each is."""
 _FEW_PHASES = 3
 """From so many on it is no chance that all of them change as the step does."""
 
@@ -51,6 +54,8 @@ def _of_time(step: TimeChange, phases: Sequence[TimeChange], comparable: bool) -
     word = "slower" if step.ratio > 1 else "faster"
     change = abs(step.ratio - 1) * 100
     like = ", and so is every phase, as if the machine were" if _all_alike(step, phases) else ""
+    if change < _OF_ONE_PROGRAM_PERCENT:
+        like = ", by no more than two runs of one program may differ"
     return f"Steps are {change:.1f} % {word}{like}: {times}, {interval}."
 
 
