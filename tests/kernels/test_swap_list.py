@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -192,6 +193,29 @@ def test_where_a_call_is_replaced(impl: str, where: str) -> None:
         f"trainscope_kernels.flash_attention{where}, but for dropout_p > 0 and a mask that wants a "
         "gradient",
     ]
+
+
+class HasEverything:
+    def __getattr__(self, name: str) -> HasEverything:
+        return self
+
+    def __call__(self, x: torch.Tensor) -> float:
+        return 2.0
+
+
+def test_an_object_with_every_attribute_is_passed_over() -> None:
+    class Model(nn.Module):
+        helper = HasEverything()
+
+        @functools.lru_cache  # noqa: B019
+        def cached(self) -> torch.Tensor:
+            return F.softmax(X, -1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.gelu(x) * self.helper(x) + self.cached()
+
+    model = Model()
+    assert listed(model) == set(ops_of(model, X))
 
 
 class Attends(nn.MultiheadAttention):

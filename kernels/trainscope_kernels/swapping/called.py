@@ -30,8 +30,12 @@ def replaced_name(value: Any) -> str | None:
 
 def function_of(value: Any) -> types.FunctionType | None:
     """The function below a property, a static or class method and decorators; None without one."""
-    value = getattr(value, "fget", getattr(value, "__func__", value))
-    if callable(value):
+    if isinstance(value, property):
+        value = value.fget
+    elif isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    # asked of its own dict: some objects have every attribute that is asked for
+    if "__wrapped__" in getattr(value, "__dict__", ()):
         value = inspect.unwrap(value)
     return value if isinstance(value, types.FunctionType) else None
 
