@@ -148,6 +148,7 @@ def listed(model: nn.Module) -> set[str]:
     [
         *(OwnFunction(), OwnMethod(), OtherFunction(), Samples(), Hides(), HidesMore()),
         *(CallsBase(), Decorated(), Stores(), Stores(F.relu), InLambda(), CallsAMethod()),
+        Stores(functools.partial(F.gelu, approximate="tanh")),
         nn.Sequential(Stores(F.relu), Stores(F.gelu)),
     ],
     ids=lambda model: type(model).__name__,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
 import sys
 import types
@@ -24,7 +25,12 @@ NAMES = {function.__name__ for function in REPLACED}
 
 
 def replaced_name(value: Any) -> str | None:
-    """``F.gelu``, ``F.softmax`` or ``F.scaled_dot_product_attention``; None for anything else."""
+    """``F.gelu``, ``F.softmax`` or ``F.scaled_dot_product_attention``, some arguments given or none.
+
+    None for anything else.
+    """
+    if isinstance(value, functools.partial):
+        value = value.func
     return f"F.{value.__name__}" if any(value is each for each in REPLACED) else None
 
 
