@@ -25,7 +25,7 @@ NAMES = {function.__name__ for function in REPLACED}
 
 
 def replaced_name(value: Any) -> str | None:
-    """``F.gelu``, ``F.softmax`` or ``F.scaled_dot_product_attention``, some arguments given or none.
+    """``F.gelu``, ``F.softmax`` or ``F.scaled_dot_product_attention``, also of a partial of it.
 
     None for anything else.
     """
