@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainscope.record.inference.loops import LoopTurns
+from trainscope.trace.plural import count
 
 __all__ = ["counted", "doubt_about", "nested"]
 
@@ -18,13 +19,18 @@ def counted(loops: Sequence[LoopTurns], backwards_in_no_loop: int) -> str:
     text = f"{BY}: turns of the loop at {' and at '.join(turns.place for turns in loops)}"
     evaluated = sum(turns.evaluated for turns in loops)
     if evaluated and all(turns.evaluated_certain() for turns in loops):
-        text += f"; {evaluated} turns that only evaluated are no steps"
+        text += f"; {count(evaluated, 'turn')} that only evaluated {_no_steps(evaluated)}"
     idle = sum(turns.idle for turns in loops)
     if idle:
-        text += f"; turns that ran no backward, and are no steps: {idle}"
+        text += f"; {count(idle, 'turn')} that ran no backward {_no_steps(idle)}"
     if backwards_in_no_loop:
-        text += f"; {backwards_in_no_loop} backwards in no loop are no steps"
+        alone = backwards_in_no_loop
+        text += f"; {count(alone, 'backward')} in no loop {_no_steps(alone)}"
     return text
+
+
+def _no_steps(number: int) -> str:
+    return "is no step" if number == 1 else "are no steps"
 
 
 def doubt_about(
@@ -51,7 +57,8 @@ def doubt_about(
         )
     for turns in loops:
         if turns.often_idle:
-            return f"{turns.idle} turns of the loop at {turns.place} ran no training backward"
+            idle = count(turns.idle, "turn")
+            return f"{idle} of the loop at {turns.place} ran no training backward"
         if not turns.certain():
             return (
                 f"in the loop at {turns.place} nothing that trains runs in every turn, so one "

@@ -12,6 +12,7 @@ from trainscope.record.inference.extent import in_training, learn_batch_loop, le
 from trainscope.record.inference.loops import DATA, LoopTurns, Spot
 from trainscope.record.inference.regions import Region
 from trainscope.record.inference.stack import way_to
+from trainscope.trace.plural import count
 
 __all__ = ["StepInference"]
 
@@ -255,7 +256,7 @@ class StepInference:
         if owner is None:
             inner = self._on_way[-1]
             self._give_up(
-                f"{inner.idle} turns of the loop at {inner.place} ran no training backward"
+                f"{count(inner.idle, 'turn')} of the loop at {inner.place} ran no training backward"
             )
             return
         if owner.recursive:
