@@ -81,6 +81,15 @@ def test_without_steps_the_whole_program_is_looked_at() -> None:
     assert judgement.notes[0].startswith("this run has no steps")
 
 
+def test_where_what_a_step_is_is_in_doubt_that_is_said_and_new_syncs_are_told() -> None:
+    known = made(site(count=48))
+    info = known.info.model_copy(update={"counted_by": "cannot tell: two loops"})
+    doubtful = replace(made(site(count=4_800), site(source="new()")), info=info)
+    judged = held(doubtful, updated(known, None))
+    assert [breach.what for breach in judged.breaches] == ["new sync"]
+    assert any("come more often cannot be told (cannot tell: two loops)" in n for n in judged.notes)
+
+
 def test_the_same_words_on_one_more_line_are_told() -> None:
     judgement = held(made(ITEM, site(line=43)), updated(made(ITEM), None))
     (breach,) = judgement.breaches

@@ -165,6 +165,11 @@ def _notes(trace: Trace, baseline: Baseline, steps: int) -> Iterator[str]:
         yield f"the baseline comes from {one} and this is {other}: they see other kinds of waits"
     if not steps:
         yield "this run has no steps: all its syncs but those of evaluation were looked at"
+    elif trace.info.steps_in_doubt:
+        yield (
+            "it is in doubt what a step of this run is: whether its syncs come more often cannot "
+            f"be told ({trace.info.counted_by})"
+        )
     for rank in (trace, *trace.ranks):
         state = rank.detector
         for stretch in state.disarmed if state is not None else ():
