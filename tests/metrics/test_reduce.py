@@ -89,3 +89,12 @@ def test_single_precision_is_summed_in_double() -> None:
         for step, value in enumerate([0.0, 2.0**24, 1.0, 1.0, 1.0]):
             rig.logger.log(step, {"x": torch.tensor(value)})
         assert rig.close() == [(0, {"x": 0.0}), (4, {"x": 2.0**24 + 3})]
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-3, -0.7, 1e308, 64, float("inf")])
+def test_the_mean_of_a_value_that_does_not_change_is_that_value(value: float) -> None:
+    for every in (3, 10, 100):
+        intervals = Intervals(every, "mean")
+        intervals.add([record(step, lr=value) for step in range(1, every + 1)])
+        ((_, _, values),) = rows(intervals.finish())
+        assert values == {"lr": value}

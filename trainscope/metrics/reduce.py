@@ -19,7 +19,9 @@ Number = float | int
 
 
 def _mean(values: Sequence[Number]) -> Number:
-    return sum(values) / len(values)
+    mean = sum(values) / len(values)
+    # a rounded sum may carry it past them: ten learning rates of 0.1 have a mean of 0.1
+    return mean if math.isnan(mean) else min(max(mean, min(values)), max(values))
 
 
 def _last(values: Sequence[Number]) -> Number:
