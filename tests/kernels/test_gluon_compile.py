@@ -31,7 +31,7 @@ def test_every_variant_is_compiled_and_fits_in_shared_memory(compiled: list[dict
     names = [each["kernel"] for each in compiled]
     assert {name: names.count(name) for name in names} == {
         "attention_forward": 21,
-        "attention_backward": 13,
+        "attention_backward": 12,
         "attention_wide_backward": 4,
         "attention_queries_backward": 7,
         "attention_row_terms": 4,

@@ -143,7 +143,7 @@ def keys_and_values(
     section, cohort = sizes.key_heads_together, 1
     if walk in ("turns", "apart"):
         section, cohort = down_and_up(sizes, key_blocks, multiprocessors(q.device.index))
-    kind = band.mask, factors.capped, group > 1, workspace is not None
+    kind = band.mask, factors.capped, walk, workspace is not None
     start(
         attention_backward,
         sizes.batch * sizes.key_heads * key_blocks,
