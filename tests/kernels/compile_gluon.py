@@ -43,8 +43,8 @@ FORWARD = [
     (64, "end", 0.0),
     (128, "end", 0.0),
 ]
-# head_dim, mask, softcap, key heads to 4 query heads, deterministic. Where 4 and 2 key heads are one
-# kernel only one of them is here: of a kernel that a process has already, ptxas says nothing.
+# head_dim, mask, softcap, key heads to 4 query heads, deterministic. Where 4 and 2 key heads are
+# one kernel only one of them is here: of a kernel that a process has already, ptxas says nothing.
 BACKWARD = [
     (128, "none", 0.0, 4, False),
     (128, "diagonal", 0.0, 4, False),
