@@ -41,7 +41,7 @@ _answer._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 def _triton_reason(device_type: str, index: int) -> str | None:
     if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed: pip install 'trainscope[kernels]'"
+        return "Triton is not installed: pip install triton"
     if interpreting():
         return None
     if torch.version.hip is not None:

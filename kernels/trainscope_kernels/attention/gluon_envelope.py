@@ -76,7 +76,7 @@ def _ask_gpu(index: int) -> str | None:
     if capability != (9, 0):
         return f"it needs compute capability 9.0 (Hopper), this GPU has {capability}"
     if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed: pip install 'trainscope[kernels]'"
+        return "Triton is not installed: pip install triton"
     if interpreting():
         return "Gluon has no interpreter: unset TRITON_INTERPRET"
     import triton
