@@ -70,6 +70,11 @@ def test_each_flag_comes_exactly_where_it_should(changed: dict[str, Any], codes:
     assert flagged(**changed) == codes
 
 
+def test_operations_that_cost_more_elsewhere_are_not_said_to_be_a_part_of_the_time() -> None:
+    (flag,) = flags_of(Seen(**{**HONEST, "ops_us": 250.0, "on_gpu": False}))
+    assert "nothing to compute take 250 us, and it takes 100 us:" in flag.text
+
+
 def test_more_flops_than_the_ceiling_are_not_believed_though_the_cache_is_warm() -> None:
     above = Roofline(bound="compute", least_us=200, share=2.0, gb_s=None, tflop_s=1.0)
     assert flagged(roofline=above, bytes_moved=1, last_level_bytes=50) == ["not-believable"]

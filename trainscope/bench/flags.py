@@ -101,9 +101,8 @@ def _size(seen: Seen) -> Iterator[Flag]:
     if seen.ops_us is not None and seen.ops_us >= _OVERHEAD_SHARE * time_us:
         yield Flag(
             code="dispatch-bound",
-            text=f"its operations would take {time_text(seen.ops_us)} of these "
-            f"{time_text(time_us)} with nothing to compute: dispatch is what is seen; time a "
-            "larger input",
+            text=f"as many operations with nothing to compute take {time_text(seen.ops_us)}, "
+            f"and it takes {time_text(time_us)}: dispatch is what is seen; time a larger input",
         )
     if seen.on_gpu and seen.floor_us > _FLOOR_SHARE * time_us:
         yield Flag(
