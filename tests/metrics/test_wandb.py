@@ -240,6 +240,17 @@ def test_our_run_is_not_in_the_way_of_a_later_one_of_the_program(folder: Path) -
     assert in_own_run(own) == ALL_OF_OURS
 
 
+def test_a_run_without_a_name_is_called_by_its_id(folder: Path) -> None:
+    theirs = wandb.init(project="demo")
+    assert theirs is not None
+    assert theirs.name is None  # offline
+    out = outlet(folder, Wandb(run=theirs, without_step=True))
+    give(out, ours(0))
+    end(out)
+    theirs.finish()
+    assert out.state().note == f"run {theirs.id} of the program, as trainscope/*"
+
+
 def test_other_ranks_are_silent(folder: Path) -> None:
     out = outlet(folder, Wandb(project="demo"), rank=1)
     give(out, ours(0))

@@ -150,7 +150,8 @@ class Wandb:
         self._theirs.define_metric("trainscope/step", hidden=True)
         self._theirs.define_metric("trainscope/*", step_metric="trainscope/step")
         self._write = self._write_theirs
-        self.note = f"run {self._theirs.name} ({self._theirs.id}) of the program, as trainscope/*"
+        name, key = self._theirs.name, self._theirs.id  # an offline run has no name
+        self.note = f"run {f'{name} ({key})' if name else key} of the program, as trainscope/*"
 
     def _write_theirs(self, records: Sequence[MetricRecord]) -> None:
         self._held += records
