@@ -52,7 +52,12 @@ def test_write_pass_fail(run: Path, tmp_path: Path) -> None:
         (b"\xff\xfe", "byte 0 is no UTF-8"),
         (b"[]", "at its top: Input should be a valid dictionary"),
         (b'{"schema_version": 2}', "has schema_version 2, this trainscope reads 1"),
-        (b'{"budgets": {"step_m": 1}}', "at budgets.step_m: Extra inputs are not permitted"),
+        (b'{"budgets": {"step_m": 1}}', "at budgets.step_m: no such name; allowed are step_ms, "),
+        (
+            b'{"syncs": [{"file": "a", "function": "f", "source": "s", "kind": "k", "line": 3}]}',
+            "at syncs.0.line: no such name; allowed are file, ",
+        ),
+        (b'{"budget": {}}', "at budget: no such name; allowed are schema_version, "),
         (b'{"budgets": {"step_ms": -1}}', "at budgets.step_ms: Input should be greater than"),
         (b'{"budgets": {"step_ms": NaN}}', "at budgets.step_ms: "),
         (b'{"syncs": [{"file": "a"}]}', "at syncs.0.function: Field required"),

@@ -11,10 +11,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainscope.errors import ConfigError
-from trainscope.report.gate.baseline import BASELINE_SCHEMA_VERSION, Baseline
+from trainscope.report.gate.baseline import (
+    BASELINE_SCHEMA_VERSION,
+    Baseline,
+    Budgets,
+    KnownSync,
+)
 from trainscope.trace.whole_file import how_to_write, write_whole_file
 
 __all__ = ["read_baseline", "write_baseline"]
+
+_OWNERS = {"budgets": Budgets, "syncs": KnownSync}
 
 
 def read_baseline(path: Path) -> Baseline | None:
@@ -41,7 +48,11 @@ def read_baseline(path: Path) -> Baseline | None:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "its top"
-        raise ConfigError(f"--baseline {path}, at {place}: {first['msg']}") from None
+        words = first["msg"]
+        if first["type"] == "extra_forbidden":
+            owner = Baseline if len(first["loc"]) == 1 else _OWNERS[str(first["loc"][0])]
+            words = f"no such name; allowed are {', '.join(owner.model_fields)}"
+        raise ConfigError(f"--baseline {path}, at {place}: {words}") from None
     _refuse_doubles(path, baseline)
     return baseline
 
