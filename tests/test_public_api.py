@@ -122,3 +122,10 @@ def test_help_and_report_start_without_torch(tmp_path: Path, args: list[str]) ->
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
     )
     assert python(program + LOADED, *args).splitlines()[-1] == "loaded: []"
+
+
+def test_a_path_given_to_analyze_is_told_to_be_loaded_first() -> None:
+    with pytest.raises(
+        trainscope.errors.ConfigError, match=r"'runs/mlp' is no Trace.*load\(path\)"
+    ):
+        trainscope.analyze("runs/mlp")  # type: ignore[arg-type]

@@ -28,8 +28,12 @@ def analyze(trace: Trace, *, step_ms: float | None = None, keep: Collection[str]
     not tell: the replay of the window is calibrated by it. A recorded run knows it itself. ``keep``
     names places that wait and that the program needs, as the report writes them or as
     ``file:line``: the replay takes all others out. Raises ConfigError for a ``step_ms`` below
-    a microsecond or above a day, and for a place that is not in the window.
+    a microsecond or above a day, for a place that is not in the window, and for what is no trace.
     """
+    if not isinstance(trace, Trace):
+        raise ConfigError(
+            f"trace={trace!r} is no Trace; trainscope.load(path) reads one of a run or trace file"
+        )
     return build_on(basis_of(trace, _checked(step_ms), keep))
 
 
@@ -54,4 +58,6 @@ def nothing_recorded(why: str) -> Report:
     """A report of no run at all, whose verdict is ``why``."""
     info = RunInfo(launch_id="none", notes=[])
     empty = Trace(path=Path(), rank=0, info=info, ranges=Ranges.of([]), names=())
-    return build(empty).model_copy(update={"verdict": why})
+    made = build(empty)
+    nowhere = made.run.model_copy(update={"dir": ""})
+    return made.model_copy(update={"verdict": why, "run": nowhere})

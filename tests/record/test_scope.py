@@ -135,7 +135,7 @@ def test_off_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: str) -
     report = scope.report()
     assert report.verdict == "trainscope is disabled, so nothing was recorded."
     assert report.steps.count == 0
-    assert str(report).startswith(report.verdict)
+    assert str(report).split() == [*report.verdict.split(), "Steps", "0", "steps"]
     with pytest.raises(ConfigError, match="disabled"):
         _ = scope.run_dir
 
@@ -158,6 +158,11 @@ def test_a_bad_argument_is_named_and_makes_no_directory(
         ts.Scope(tmp_path / "run", **{argument: value})
     assert repr(value) in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_type_is_called_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"schedule=\(20, 3, 4\): .* instance of Schedule$"):
+        ts.Scope(tmp_path / "run", schedule=(20, 3, 4))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

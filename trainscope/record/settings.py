@@ -43,9 +43,8 @@ class Settings(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"][:1]) or "an argument"
-            raise ConfigError(
-                f"Scope got {name}={first['input']!r}: {first['msg'].lower()}"
-            ) from None
+            words = first["msg"][:1].lower() + first["msg"][1:]
+            raise ConfigError(f"Scope got {name}={first['input']!r}: {words}") from None
 
 
 def switched_off() -> bool:
