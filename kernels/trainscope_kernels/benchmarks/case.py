@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Case"]
+import torch
+
+__all__ = ["Case", "is_on_gpu"]
 
 
 @dataclass(frozen=True)
@@ -26,3 +28,11 @@ class Case:
     bytes_moved: int | None
     flops: int | None
     backward: bool
+
+
+def is_on_gpu() -> bool:
+    """Whether torch's default device is a GPU, by what it makes a tensor on.
+
+    torch 2.9's ``get_default_device`` fails once a program has taken its default back.
+    """
+    return torch.empty(0).device.type == "cuda"
