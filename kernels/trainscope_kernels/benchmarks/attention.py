@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from trainscope_kernels.attention import flash_attention
-from trainscope_kernels.benchmarks.case import Case, is_on_gpu
+from trainscope_kernels.benchmarks.case import Case
 
 __all__ = ["benchmarks", "manual_attention"]
 
@@ -36,7 +36,7 @@ BACKWARD_TO_FORWARD = 2.5
 
 def benchmarks() -> list[Case]:
     """Forward and backward, full and causal, of each shape that suits torch's default device."""
-    on_gpu = is_on_gpu()
+    on_gpu = torch.get_default_device().type == "cuda"
     return [
         _case(shape, causal, backward, on_gpu)
         for shape in (GPU_SHAPES if on_gpu else CPU_SHAPES)

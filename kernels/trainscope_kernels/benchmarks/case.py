@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-__all__ = ["Case", "is_on_gpu"]
+__all__ = ["Case"]
 
 
 @dataclass(frozen=True)
@@ -28,11 +26,3 @@ class Case:
     bytes_moved: int | None
     flops: int | None
     backward: bool
-
-
-def is_on_gpu() -> bool:
-    """Whether torch's default device is a GPU, by what it makes a tensor on.
-
-    torch 2.9's ``get_default_device`` fails once a program has taken its default back.
-    """
-    return torch.empty(0).device.type == "cuda"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trainscope_kernels.benchmarks.case import Case, is_on_gpu
+from trainscope_kernels.benchmarks.case import Case
 from trainscope_kernels.benchmarks.gelu_baselines import manual_gelu, naive_cuda_gelu
 from trainscope_kernels.gelu.op import bias_gelu, gelu
 
@@ -25,7 +25,7 @@ Impls = dict[str, Callable[..., Any]]
 
 def benchmarks() -> list[Case]:
     """The cases for the default device: everything on CUDA, what runs there on a CPU."""
-    cuda = is_on_gpu()
+    cuda = torch.get_default_device().type == "cuda"
     elements = ELEMENTS if cuda else ON_CPU
     cases = []
     for form in ("tanh", "none"):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainscope_kernels.benchmarks.case import Case, is_on_gpu
+from trainscope_kernels.benchmarks.case import Case
 from trainscope_kernels.softmax import softmax
 from trainscope_kernels.softmax.cuda_impl import cuda_reason
 
@@ -33,7 +33,7 @@ LONGEST_SIMPLE = 8192
 
 def benchmarks() -> list[Case]:
     """Forward and backward of every shape, in sizes that suit torch's default device."""
-    on_gpu = is_on_gpu()
+    on_gpu = torch.get_default_device().type == "cuda"
     shapes = GPU_SHAPES if on_gpu else CPU_SHAPES
     return [_case(*shape, backward, on_gpu) for backward in (False, True) for shape in shapes]
 
