@@ -10,9 +10,7 @@ from trainscope.analysis.told_sites import rated_steps, sites_of
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
 
-__all__ = [
-    "Entry", "Line", "entries", "per_step", "unwanted_lines", "waiting_lines",
-]  # fmt: skip
+__all__ = ["Entry", "Line", "entries", "per_step", "unwanted_lines", "waiting_lines"]
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,10 @@ _SIZES = (
     ("bincount", "torch.zeros(n).scatter_add_(0, x, ones) counts with a size that is known"),
     ("unique", "work with all values and a mask, or call it once, outside of the step"),
 )
+_KEEP_MASK = "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound"
 _INDICES = (
-    ("nonzero(", "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound"),
-    (
-        "argwhere(",
-        "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound",
-    ),
-    ("where(", "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound"),
+    ("nonzero(", _KEEP_MASK),
+    ("where(", _KEEP_MASK),  # argwhere too
     ("masked_select(", "torch.where(mask, x, other), or a masked sum and mean, keeps the shape"),
 )
 _SCALER = (

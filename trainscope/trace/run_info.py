@@ -42,11 +42,10 @@ class RunInfo(BaseModel):
     """How steps were counted: ``scope.steps``, ``inferred: …`` or ``cannot tell: …``."""
     settings: dict[str, Any] = {}
     schedule: dict[str, Any] | None = None
+    notes: list[str] = []
+    """What a reader of the report has to know about how the files came about."""
 
     @property
     def steps_in_doubt(self) -> bool:
         """Whether the steps that there are may be few of the loop's turns, or no turns of it."""
         return self.counted_by is not None and self.counted_by.startswith("cannot tell")
-
-    notes: list[str] = []
-    """What a reader of the report has to know about how the files came about."""

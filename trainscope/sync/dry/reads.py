@@ -37,7 +37,7 @@ def install(watch: Watch, patches: Patches) -> None:
     """Replace the reading methods of Tensor for the length of a dry run.
 
     Never ``__getitem__``: a Python one makes every tensor a sequence to C, for good, and
-    ``torch.tensor([loss])`` then fails; `Subscripts` sees what a subscript waits for.
+    ``torch.tensor([loss])`` then fails; `mode` sees what a subscript waits for.
     """
     for name, kind in _READS.items():
         original = getattr(torch.Tensor, name, None)
