@@ -26,6 +26,10 @@ import torch
 from outcome import write_result
 from overhead_variants import DEVICE, VARIANTS, Loop, Parts, Variant, bare
 
+HOW = (
+    "half of the bare ones before and half behind, each warmed up; trainscope and what costs as "
+    "little in short blocks in turn, the worker's flushes spread over them"
+)
 WARM_S = 0.05
 """Each block begins warm; longer than what is made at the first steps of a scope takes."""
 
@@ -98,30 +102,27 @@ def main() -> None:
     def show(name: str, found: dict[str, object], pairs: int) -> None:
         rows[name] = found
         print(
-            f"{name:28} {found['bare_us']:9.1f} {found['with_us']:9.1f} µs/step  "
+            f"{name:32} {found['bare_us']:9.1f} {found['with_us']:9.1f} µs/step  "
             f"x{found['ratio']:.4f}  (95 % bound x{found['ratio_upper_95']:.4f}, {pairs} pairs)",
             flush=True,
         )
 
     for name in options.only:
-        pairs = options.pairs if name == "trainscope" else max(options.pairs // 4, 3)
+        small = VARIANTS[name].rounds > 1
+        pairs = options.pairs if small else max(options.pairs // 4, 3)
         try:
             times = [pair_us(VARIANTS[name], parts, options.steps, chance) for _ in range(pairs)]
         except (ImportError, RuntimeError) as missing:
             rows[name] = {"not_measured": str(missing)}
-            print(f"{name:28} not here: {missing}")
+            print(f"{name:32} not here: {missing}")
             continue
         before, watched, behind = map(list, zip(*times, strict=True))
         if name == "trainscope":
             show("bare", row(before, behind), pairs)
         around = [(one + other) / 2 for one, other in zip(before, behind, strict=True)]
         show(name, row(around, watched), pairs)
-    how = (
-        "half of the bare ones before and half behind, in short blocks in turn, each warmed up, "
-        "the worker's flushes spread over them"
-    )
-    figures = {"pairs": options.pairs, "steps": options.steps, "how": how, "variants": rows}
-    print(write_result("overhead", figures, options.out))
+        figures = {"pairs": options.pairs, "steps": options.steps, "how": HOW, "variants": rows}
+        print(write_result("overhead", figures, options.out), flush=True)
 
 
 if __name__ == "__main__":

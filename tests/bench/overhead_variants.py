@@ -6,6 +6,7 @@ Each is a context manager of the parts of the loop, made once, and gives what ru
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 import sys
 import tempfile
@@ -63,8 +64,10 @@ def bare(parts: Parts) -> Iterator[Loop]:
 
 
 @contextlib.contextmanager
-def with_trainscope(parts: Parts) -> Iterator[Loop]:
-    """Everything on: ranges, hooks, armed detector, four metrics, a schedule not yet active."""
+def with_trainscope(parts: Parts, every: int = 1) -> Iterator[Loop]:
+    """Everything on: ranges, hooks, armed detector, four metrics every so many steps, a schedule
+    not yet active.
+    """
     schedule = ts.Schedule(wait=10_000_000, warmup=1, active=1)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -73,11 +76,38 @@ def with_trainscope(parts: Parts) -> Iterator[Loop]:
         scope.wrap(parts.model, parts.optimizer)
 
         def loop(steps: int) -> None:
-            for _ in scope.steps(range(steps)):
+            for number in scope.steps(range(steps)):
                 loss = parts.step()
+                if number % every:
+                    continue
                 scope.log(loss=loss, again=loss, lr=1e-3, batch=64)
 
         yield loop
+
+
+@contextlib.contextmanager
+def with_sums(parts: Parts) -> Iterator[Loop]:
+    """Two losses added up on the GPU by hand: the least that one can log without a wait."""
+    totals = [torch.zeros((), device=DEVICE) for _ in range(2)]
+
+    def loop(steps: int) -> None:
+        for _ in range(steps):
+            loss = parts.step().detach()
+            for total in totals:
+                total += loss
+
+    yield loop
+
+
+@contextlib.contextmanager
+def with_item(parts: Parts) -> Iterator[Loop]:
+    """One loss read in every step."""
+
+    def loop(steps: int) -> None:
+        for _ in range(steps):
+            parts.step().item()
+
+    yield loop
 
 
 @contextlib.contextmanager
@@ -169,6 +199,11 @@ class Variant:
 
 VARIANTS = {
     "trainscope": Variant(with_trainscope, rounds=10, every_s=FLUSH_S),
+    "trainscope, log every 10th step": Variant(
+        functools.partial(with_trainscope, every=10), rounds=10, every_s=FLUSH_S
+    ),
+    "two losses summed with torch": Variant(with_sums, rounds=10),
+    "loss.item()": Variant(with_item, rounds=10),
     "no-op TorchDispatchMode": Variant(with_dispatch_mode),
     "Lightning SimpleProfiler": Variant(with_lightning_profiler),
     "torch.profiler always on": Variant(with_profiler),
