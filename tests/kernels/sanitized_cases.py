@@ -1,11 +1,11 @@
 """Each kernel on inputs small enough for NVIDIA's compute-sanitizer, forward and backward.
 
 PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --error-exitcode 1 \\
-    --report-api-errors no python tests/kernels/sanitized_cases.py [gelu|softmax|attention|gluon ...]
+    --report-api-errors no python tests/kernels/sanitized_cases.py [KERNEL ...]
 
-The same with racecheck, synccheck and initcheck. Without torch's cache each tensor is an allocation
-of its own, so that one element past its end is seen. API errors are left out: cuda-bindings asks the
-driver for functions that it may not have.
+A kernel is gelu, softmax, attention or gluon. The same with racecheck, synccheck and initcheck.
+Without torch's cache each tensor is an allocation of its own, so that one element past its end is
+seen. API errors are left out: cuda-bindings asks the driver for functions that it may not have.
 """
 
 from __future__ import annotations
