@@ -27,9 +27,9 @@ def measured_on(result: dict[str, Any]) -> str:
     return f"{where['device']}, torch {where['torch']}, Python {where['python']}, {where['date']}"
 
 
-def overhead(name: str) -> str:
+def overhead() -> str:
     """A whole-loop table."""
-    result = read(name)
+    result = read("overhead")
     lines = [
         f"A launch-bound loop (16 layers of width 256), each variant in pairs with the bare loop, "
         f"{result['steps']} steps each, {result['how']} ({measured_on(result)}; "
@@ -88,12 +88,8 @@ def in_the_loop() -> str:
 
 def log_cost() -> str:
     """One log call at a time, beside what one would write instead."""
-    result, earlier = read("log_cost"), read("log_cost_wandb")
+    result = read("log_cost")
     idle, busy = result["gpu_idle_before_each"], result["gpu_busy_1ms_before_each"]
-    wandb = [
-        earlier[f"{state}_before_each"]["wandb.log with four .item()"]["median_us"]
-        for state in ("gpu_idle", "gpu_busy_1ms")
-    ]
     lines = [
         f"The same call alone, cold, once with an idle GPU and once with a millisecond of work "
         f"queued ({measured_on(result)}; `tests/bench/log_cost.py`):",
@@ -104,11 +100,6 @@ def log_cost() -> str:
     lines += [
         f"| {name} | {idle[name]['median_us']:.0f} | {busy[name]['median_us']:.0f} |"
         for name in idle
-    ]
-    lines += [
-        "",
-        f"`wandb.log` with four `.item()` took {wandb[0]:.0f} µs and {wandb[1]:.0f} µs in a run "
-        f"where wandb was installed ({measured_on(earlier)}).",
     ]
     return "\n".join(lines)
 
@@ -195,8 +186,7 @@ def replayed_row(row: dict[str, Any]) -> str:
 def figures() -> str:
     """All figures."""
     parts = [
-        overhead("overhead"),
-        overhead("overhead_first_steps"),
+        overhead(),
         hot_path(),
         in_the_loop(),
         log_cost(),
