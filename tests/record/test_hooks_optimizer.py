@@ -235,3 +235,60 @@ def test_an_exception_in_a_step_passes(hooks: Hooks, ranges: WrittenRanges) -> N
         optimizer.step(closure)
     optimizer.step()
     assert ranges.text == "optimizer() optimizer()"
+
+
+def test_an_optimizer_that_went_silent_is_told_and_one_that_another_succeeded_is_not(
+    hooks: Hooks, ranges: WrittenRanges
+) -> None:
+    """First a teacher is trained, then its student; or one of two stops being seen."""
+
+    def train(optimizers: list[torch.optim.Optimizer], steps: int) -> None:
+        for ranges.step in range(ranges.step + 1, ranges.step + 1 + steps):
+            torch.ones(1, requires_grad=True).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+    first, second, third = sgd(), sgd(), sgd()
+    for optimizer in (first, second, third):
+        hooks.add_optimizer(optimizer)
+    train([first, second], 20)
+    train([third], 40)
+    assert hooks.not_seen() == ()
+    train([], 60)
+    train([first], 1)
+    (told,) = hooks.not_seen()
+    last = ranges.step - 61
+    assert told.startswith(f"optimizer step of SGD: last seen in step {last}, and not in the 61")
+
+
+def test_only_steps_of_the_loop_are_those_in_which_an_optimizer_was_silent(
+    hooks: Hooks, ranges: WrittenRanges
+) -> None:
+    """Adam first, L-BFGS on the whole data behind the loop, and a model adapted between steps."""
+    adam, adapting = sgd(), sgd()
+    hooks.add_optimizer(adam)
+    hooks.add_optimizer(adapting)
+    adapting.step()
+    for ranges.step in range(20):
+        nn.Linear(2, 1)(torch.ones(1, 2)).sum().backward()
+        adam.step()
+    ranges.step = -1
+    for _ in range(40):
+        nn.Linear(2, 1)(torch.ones(1, 2)).sum().backward()
+    assert hooks.not_seen() == ()
+
+
+def test_an_optimizer_that_later_steps_do_not_step_is_told(
+    hooks: Hooks, ranges: WrittenRanges
+) -> None:
+    first = sgd()
+    hooks.add_optimizer(first)
+    for ranges.step in range(20):
+        nn.Linear(2, 1)(torch.ones(1, 2)).sum().backward()
+        if ranges.step < 5:
+            first.step()
+    (told,) = hooks.not_seen()
+    assert told.startswith(
+        "optimizer step of SGD: last seen in step 4, and not in the 15 later steps with a "
+        "backward; if it is still called, it may"
+    )

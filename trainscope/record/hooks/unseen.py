@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainscope.record.hooks.module_watchers import ModuleWatcher
+from trainscope.record.hooks.ranges import LoopRanges
 from trainscope.record.hooks.watchers import ForwardWatcher, StepWatcher
 
 __all__ = ["unseen_forwards", "unseen_modules", "unseen_optimizer_steps"]
@@ -16,12 +17,12 @@ _MANY = 10
 """Steps with a backward that must pass without a call before a silence is worth a word."""
 
 
-def unseen_forwards(watchers: Sequence[ForwardWatcher], backward_steps: int) -> tuple[str, ...]:
+def unseen_forwards(watchers: Sequence[ForwardWatcher], ranges: LoopRanges) -> tuple[str, ...]:
     """A sentence for each model that was never called, or no more, in steps with a backward."""
     return _silent(
         watchers,
         "forward",
-        backward_steps,
+        ranges,
         "it may run inside a larger compiled function, or the loop may call a method of the model "
         "instead of the model",
     )
@@ -39,12 +40,12 @@ def unseen_modules(watchers: Sequence[ModuleWatcher], forwards: int) -> tuple[st
     )
 
 
-def unseen_optimizer_steps(watchers: Sequence[StepWatcher], backward_steps: int) -> tuple[str, ...]:
+def unseen_optimizer_steps(watchers: Sequence[StepWatcher], ranges: LoopRanges) -> tuple[str, ...]:
     """The same for each optimizer's ``step``."""
     return _silent(
         watchers,
         "optimizer step",
-        backward_steps,
+        ranges,
         "it may run inside a larger compiled function, or through a bound `step` that was taken "
         "before wrap",
     )
@@ -53,20 +54,22 @@ def unseen_optimizer_steps(watchers: Sequence[StepWatcher], backward_steps: int)
 def _silent(
     watchers: Sequence[ForwardWatcher] | Sequence[StepWatcher],
     what: str,
-    backward_steps: int,
+    ranges: LoopRanges,
     why: str,
 ) -> tuple[str, ...]:
     sentences: list[str] = []
+    steps = ranges.backward_steps
     for watcher in watchers:
-        silent_steps = backward_steps - watcher.seen_at
-        if watcher.seen_at < 0 and backward_steps > 0:
-            seen = f"0 calls seen in {backward_steps} steps with a backward"
-        elif silent_steps >= max(_MANY, backward_steps // 2):
+        # backwards behind the loop are in no step, and not one each
+        later = min(steps - watcher.seen_at, ranges.last_backward_step - watcher.seen_step)
+        if watcher.seen_at < 0 and steps > 0:
+            seen = f"0 calls seen in {steps} steps with a backward; {why}"
+        elif watcher.seen_step >= 0 and later >= max(_MANY, steps // 2):
             seen = (
-                f"last seen in step {watcher.seen_step}, and not in the {silent_steps} later "
-                "steps with a backward"
+                f"last seen in step {watcher.seen_step}, and not in the {later} later steps with "
+                f"a backward; if it is still called, {why}"
             )
         else:
             continue
-        sentences.append(f"{what} of {watcher.label}: {seen}; {why}")
+        sentences.append(f"{what} of {watcher.label}: {seen}")
     return tuple(sentences)

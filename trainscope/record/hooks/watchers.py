@@ -25,7 +25,9 @@ class ForwardWatcher:
     as evaluation too. Recomputation under activation checkpointing opens no range.
     """
 
-    __slots__ = ("_evaluation", "_forward", "label", "ranges", "seen_at", "seen_step")
+    __slots__ = (
+        "_evaluation", "_forward", "first_at", "label", "ranges", "seen_at", "seen_step",
+    )  # fmt: skip
 
     def __init__(self, ranges: LoopRanges, label: str) -> None:
         self.ranges = ranges
@@ -34,6 +36,8 @@ class ForwardWatcher:
         self.label = label
         self.seen_at = -1
         """Backward steps of the loop when it was last called; -1: never."""
+        self.first_at = -1
+        """The same when it was first called."""
         self.seen_step = -1
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
@@ -63,6 +67,8 @@ class ForwardWatcher:
                 token = self._evaluation.open()
                 loop.evaluating = True
             self.seen_at = ranges.backward_steps
+            if self.first_at < 0:
+                self.first_at = self.seen_at
             self.seen_step = recorder.step
             ranges.in_forward = True
         except Exception as error:
@@ -85,13 +91,14 @@ class ForwardWatcher:
 class StepWatcher:
     """An optimizer's outermost ``step`` is the range ``optimizer``, any inside it part of that."""
 
-    __slots__ = ("_range", "label", "ranges", "seen_at", "seen_step")
+    __slots__ = ("_range", "first_at", "label", "ranges", "seen_at", "seen_step")
 
     def __init__(self, ranges: LoopRanges, label: str) -> None:
         self.ranges = ranges
         self._range = ranges.recorder.range("optimizer")
         self.label = label
         self.seen_at = -1
+        self.first_at = -1
         self.seen_step = -1
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
@@ -115,6 +122,8 @@ class StepWatcher:
                 ranges.loop.eval_mode = False
                 ranges.in_optimizer = True
             self.seen_at = ranges.backward_steps
+            if self.first_at < 0:
+                self.first_at = self.seen_at
             self.seen_step = recorder.step
         except Exception as error:
             ranges.fail(error)
@@ -163,7 +172,9 @@ class BackwardWatcher:
             if target:
                 recorder.backwards += 1
                 step = recorder.step
-                if step < 0 or step != ranges.last_backward_step:
+                if step < 0:
+                    ranges.backward_steps += 1
+                elif step != ranges.last_backward_step:
                     ranges.last_backward_step = step
                     ranges.backward_steps += 1
                 ranges.loop.eval_mode = False
