@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -86,15 +87,21 @@ def backward(grad: torch.Tensor, x: torch.Tensor, dx: torch.Tensor, approximate:
 
 def bias_forward(x: torch.Tensor, bias: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
     """y = gelu(x + bias). x, y: (..., features), contiguous."""
-    _launch_biased("bias_forward", (x,), bias, y, approximate)
+    at, to = x.data_ptr(), y.data_ptr()
+    rows = _by_rows("bias_forward", x, bias, approximate, at | to)
+    rows.kernel(rows.blocks, rows.threads, at, bias.data_ptr(), to, *rows.lengths)
 
 
 def bias_forward_again(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> Again:
     """What makes the GELU of x + bias for tensors like these, in memory of its own."""
+    kernel, blocks, threads, lengths, by_vectors = _by_rows("bias_forward", x, bias, approximate, 0)
 
-    def again(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    def again(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor | None:
         y = torch.empty_like(x)
-        bias_forward(x, bias, y, approximate)
+        at, to = x.data_ptr(), y.data_ptr()
+        if by_vectors and (at | to) % VECTOR_BYTES:
+            return None
+        kernel(blocks, threads, at, bias.data_ptr(), to, *lengths)
         return y
 
     return again
@@ -107,42 +114,52 @@ def bias_backward(
 
     The latter comes from partial sums that are added in a fixed order.
     """
-    return _launch_biased("bias_backward", (grad, x), bias, dx, approximate).sum(0)
+    of, at, to = grad.data_ptr(), x.data_ptr(), dx.data_ptr()
+    rows = _by_rows("bias_backward", x, bias, approximate, of | at | to)
+    _, cols, chunk = rows.lengths
+    above = rows.threads[1]
+    bands = -(-rows.lengths[0] // chunk)
+    sums = torch.empty((bands * above, cols), dtype=torch.float32, device=x.device)
+    pointers = of, at, bias.data_ptr(), to, sums.data_ptr()
+    rows.kernel(rows.blocks, rows.threads, *pointers, *rows.lengths)
+    return sums.sum(0)
 
 
-def _launch_biased(
-    name: str,
-    inputs: tuple[torch.Tensor, ...],
-    bias: torch.Tensor,
-    out: torch.Tensor,
-    approximate: str,
-) -> torch.Tensor:
-    """Run a kernel of bias_gelu.cu; returns its partial sums, empty for the forward one."""
-    x = inputs[-1]
+class _ByRows(NamedTuple):
+    """A launch of a kernel of bias_gelu.cu."""
+
+    kernel: Kernel
+    blocks: int
+    threads: tuple[int, int]
+    lengths: tuple[int, int, int]
+    """Rows, columns, and rows of a block."""
+    by_vectors: bool
+    """It reads and writes 16 bytes at a time."""
+
+
+def _by_rows(
+    name: str, x: torch.Tensor, bias: torch.Tensor, approximate: str, addresses: int
+) -> _ByRows:
+    """The launch for such tensors; ``addresses`` has the bits of theirs, bias's aside."""
     cols = x.shape[-1]
     rows = x.numel() // cols
     lanes = VECTOR_BYTES // x.element_size()
-    read, written = [each.data_ptr() for each in inputs], out.data_ptr()
-    if cols % lanes or any(each % VECTOR_BYTES for each in (*read, written)):
-        name, lanes = f"{name}_any", 1
+    by_vectors = cols % lanes == 0 and addresses % VECTOR_BYTES == 0
+    if not by_vectors:
+        lanes = 1
     # narrow rows share a block, so that its threads are not idle
     beside = min(BIAS_THREADS, 1 << (-(-cols // lanes) - 1).bit_length())
     above = BIAS_THREADS // beside
     across = -(-cols // (beside * lanes))
-    backward = name.startswith("bias_backward")
     rows_a_thread = max(
-        ROWS_AT_LEAST if backward else ROWS_UNROLLED,
+        ROWS_AT_LEAST if name == "bias_backward" else ROWS_UNROLLED,
         -(-rows * across * beside // THREADS_ENOUGH),
     )
     chunk = rows_a_thread * above
-    bands = -(-rows // chunk)
-    sums = torch.empty(
-        (bands * above if backward else 0, cols), dtype=torch.float32, device=x.device
-    )
-    kernel = _biased(name, x.dtype, bias.dtype, approximate, x.get_device())
-    arguments = [*read, bias.data_ptr(), written, *([sums.data_ptr()] if backward else [])]
-    kernel(bands * across, (beside, above), *arguments, rows, cols, chunk)
-    return sums
+    variant = name if by_vectors else f"{name}_any"
+    kernel = _biased(variant, x.dtype, bias.dtype, approximate, x.get_device())
+    blocks = -(-rows // chunk) * across
+    return _ByRows(kernel, blocks, (beside, above), (rows, cols, chunk), by_vectors)
 
 
 @functools.cache
