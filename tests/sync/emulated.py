@@ -42,9 +42,10 @@ class Host(torch.Tensor):
         name = getattr(func, "__name__", "")
         if name in ("cuda", "to") and not _leaves(name, args, kwargs or {}):
             return args[0].as_subclass(torch.Tensor).clone().as_subclass(OnDevice)
-        if name == "is_pinned":
-            return args[0].pinned
         return super().__torch_function__(func, types, args, kwargs or {})
+
+    def is_pinned(self, device: Any = None) -> bool:
+        return self.pinned
 
 
 def _leaves(name: str, args: Any, kwargs: Any) -> bool:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from trainscope.sync.copies import MEASURED_BYTES, asks_non_blocking, copy_kind, target_type
+from trainscope.sync.methods import replace_method
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -77,12 +79,11 @@ class Listener(Protocol):
 
 def install(patches: Patches, listener: Listener) -> None:
     """Put a wrapper around each entry point, through `patches`, reporting to `listener`."""
-    tensor = torch.Tensor
     for name, kind in READS.items():
-        patches.replace(tensor, name, _read(kind, getattr(tensor, name), listener))
-    patches.replace(tensor, "to", _to(tensor.to, listener))
-    patches.replace(tensor, "cuda", _cuda(tensor.cuda, listener))
-    patches.replace(tensor, "copy_", _copy(tensor.copy_, listener))
+        replace_method(patches, name, partial(_read, kind, listener=listener))
+    replace_method(patches, "to", partial(_to, listener=listener))
+    replace_method(patches, "cuda", partial(_cuda, listener=listener))
+    replace_method(patches, "copy_", partial(_copy, listener=listener))
     for owner, kind in ((torch.cuda.Stream, "stream"), (torch.cuda.Event, "event")):
         patches.replace(owner, "synchronize", _wait(kind, owner.synchronize, listener))
     for name, kind in _WAITS:
@@ -146,7 +147,7 @@ def _to(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
         if target is None or (target == "cuda") is self.is_cuda:
             return original(self, *args, **kwargs)
         non_blocking = asks_non_blocking(args, kwargs)
-        call = functools.partial(original, self, *args, **kwargs)
+        call = partial(original, self, *args, **kwargs)
         if target == "cuda":
             return _copied(call, self, None, True, non_blocking, listener)
         return _copied(call, None, self, False, non_blocking, listener)
@@ -161,7 +162,7 @@ def _cuda(original: Callable[..., Any], listener: Listener) -> Callable[..., Any
             return original(self, *args, **kwargs)
         if self.is_cuda or here.inside or not listener.active:
             return original(self, *args, **kwargs)
-        call = functools.partial(original, self, *args, **kwargs)
+        call = partial(original, self, *args, **kwargs)
         return _copied(call, self, None, True, asks_non_blocking(args, kwargs), listener)
 
     return cuda
@@ -178,7 +179,7 @@ def _copy(original: Callable[..., Any], listener: Listener) -> Callable[..., Any
         if not isinstance(source, torch.Tensor) or source.is_cuda is self.is_cuda:
             return original(self, *args, **kwargs)
         non_blocking = asks_non_blocking(args[1:], kwargs)
-        call = functools.partial(original, self, *args, **kwargs)
+        call = partial(original, self, *args, **kwargs)
         if self.is_cuda:
             return _copied(call, source, self, True, non_blocking, listener)
         return _copied(call, self, source, False, non_blocking, listener)
@@ -206,7 +207,8 @@ def _copied(
             here.inside = False
         waited = here.announced or not (non_blocking or listener.announces())
         on_host = result if host is None else host
-        bytes_moved = on_host.nbytes
+        with torch._C.DisableTorchFunctionSubclass():  # a lazy parameter refuses to tell
+            bytes_moved = on_host.nbytes
         if not waited and (
             not non_blocking
             or bytes_moved <= MEASURED_BYTES
@@ -214,9 +216,11 @@ def _copied(
             or torch._C._len_torch_dispatch_stack()
         ):
             return result
+        with torch._C.DisableTorchFunctionSubclass():
+            pinned = on_host.is_pinned()
         kind = copy_kind(
             to_device=to_device,
-            pinned=on_host.is_pinned(),
+            pinned=pinned,
             non_blocking=non_blocking,
             waited=waited,
             bytes_moved=bytes_moved,

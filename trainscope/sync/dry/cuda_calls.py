@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.methods import replace_method
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -52,7 +53,7 @@ def install(watch: Watch, patches: Patches) -> None:
     patches.replace(cuda, "default_stream", _answer(cuda.default_stream, main))
     for name in ("stream", "device", "device_of"):
         patches.replace(cuda, name, _Scope)
-    patches.replace(torch.Tensor, "record_stream", _answer(torch.Tensor.record_stream, None))
+    replace_method(patches, "record_stream", lambda original: _answer(original, None))
 
 
 def _waiting(watch: Watch, original: Callable[..., Any], kind: str) -> Callable[..., None]:

@@ -12,6 +12,7 @@ from torch import Tensor, _utils, serialization, storage  # pyright: ignore[repo
 from trainscope.sync.dry.call_site import names_cpu
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.methods import replace_attribute
 from trainscope.sync.patches import Patches
 
 __all__ = ["CPU", "Devices", "follow_gradients", "mapped"]
@@ -79,7 +80,7 @@ class Devices:
                 return real
             return watch.safely(lambda: of_place[watch.marks.raw(tensor)], real)
 
-        patches.replace(torch.Tensor, "device", property(device))
+        replace_attribute(patches, "device", device)
 
 
 def follow_gradients(watch: Watch, patches: Patches) -> None:
@@ -97,7 +98,7 @@ def follow_gradients(watch: Watch, patches: Patches) -> None:
         if place is not Place.HOST:
             watch.marks.settle(gradient, place)
 
-    patches.replace(torch.Tensor, "grad", property(grad, slot.__set__, slot.__delete__))
+    replace_attribute(patches, "grad", grad)
 
 
 def _kind(device: object) -> str | None:

@@ -19,6 +19,7 @@ from trainscope.sync.dry.call_site import is_variable
 from trainscope.sync.dry.devices import Devices, mapped
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.methods import replace_method
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -47,7 +48,7 @@ def install(watch: Watch, devices: Devices, patches: Patches) -> None:
     for name in ("fftfreq", "rfftfreq"):
         patches.replace(torch.fft, name, factories.wrap(getattr(torch.fft, name)))
     for name in _NEW:
-        patches.replace(torch.Tensor, name, factories.wrap(getattr(torch.Tensor, name)))
+        replace_method(patches, name, factories.wrap)
     context = _device.DeviceContext
     patches.replace(
         context,

@@ -217,6 +217,9 @@ def _held(tensor: Tensor) -> list[Tensor]:
 
 def _storage(tensor: Tensor) -> torch.UntypedStorage | None:
     try:
-        return tensor.untyped_storage()
+        if type(tensor) is Tensor:
+            return tensor.untyped_storage()
+        with torch._C.DisableTorchFunctionSubclass():
+            return tensor.untyped_storage()
     except (RuntimeError, NotImplementedError):  # sparse and other layouts have no storage
         return None

@@ -17,6 +17,7 @@ from trainscope.sync.dry.aliases import alias
 from trainscope.sync.dry.devices import Devices, mapped
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.methods import replace_method
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -31,11 +32,11 @@ _ASK_ON_GPU = ("lightning.fabric.utilities.apply_func", "lightning_fabric.utilit
 def install(watch: Watch, devices: Devices, patches: Patches) -> None:
     """Replace the moving methods of Tensor and Module for the length of a dry run."""
     moves = _Moves(watch, devices)
-    patches.replace(torch.Tensor, "to", moves.to(torch.Tensor.to))
-    patches.replace(torch.Tensor, "cuda", moves.cuda(torch.Tensor.cuda, torch.Tensor.to))
-    patches.replace(torch.Tensor, "cpu", moves.cpu(torch.Tensor.cpu))
-    patches.replace(torch.Tensor, "pin_memory", moves.pin_memory(torch.Tensor.pin_memory))
-    patches.replace(torch.Tensor, "is_pinned", moves.is_pinned(torch.Tensor.is_pinned))
+    replace_method(patches, "to", moves.to)
+    replace_method(patches, "cuda", moves.cuda)
+    replace_method(patches, "cpu", moves.cpu)
+    replace_method(patches, "pin_memory", moves.pin_memory)
+    replace_method(patches, "is_pinned", moves.is_pinned)
     patches.replace(Module, "to", moves.module_to(Module.to))
 
 
@@ -72,8 +73,8 @@ class _Moves:
         moves = self
         return to
 
-    def cuda(self, original: Callable[..., Any], to: Callable[..., Any]) -> Callable[..., Any]:
-        watch = self._watch
+    def cuda(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        watch, to = self._watch, torch.Tensor.to
 
         @functools.wraps(original)
         def cuda(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainscope.sync.dry.watch import Watch
+from trainscope.sync.methods import replace_method
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -40,12 +42,11 @@ def install(watch: Watch, patches: Patches) -> None:
     ``torch.tensor([loss])`` then fails; `mode` sees what a subscript waits for.
     """
     for name, kind in _READS.items():
-        original = getattr(torch.Tensor, name, None)
-        if original is not None:
-            patches.replace(torch.Tensor, name, _reader(watch, original, kind))
+        if hasattr(torch.Tensor, name):
+            replace_method(patches, name, partial(_reader, watch, kind))
 
 
-def _reader(watch: Watch, original: Callable[..., Any], kind: str) -> Callable[..., Any]:
+def _reader(watch: Watch, kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
     internal = kind in _MANY_READS
 
     @functools.wraps(original)

@@ -133,9 +133,13 @@ class Watch:
             self.here.quiet -= 1
 
     def safely(self, work: Callable[[], T], otherwise: T) -> T:
-        """Do our own `work`; a fault in it ends the dry run with one warning, not the script."""
+        """Do our own `work`; a fault in it ends the dry run with one warning, not the script.
+
+        A subclass of Tensor is not told what is asked of it here: a lazy parameter refuses.
+        """
         try:
-            return work()
+            with torch._C.DisableTorchFunctionSubclass():
+                return work()
         except Exception as error:
             if error is self.here.refusal:  # meant for the user's line, such as SyncError
                 self.here.refusal = None
