@@ -167,9 +167,9 @@ class Hooks:
         failed = () if ranges.failure is None else (f"ranges after an error: {ranges.failure}",)
         return (
             *failed,
-            *unseen_forwards(forwards, ranges.backward_steps),
+            *unseen_forwards(forwards, ranges),
             *unseen_modules(self._modules, ranges.recorder.forwards),
-            *unseen_optimizer_steps(self._steps, ranges.backward_steps),
+            *unseen_optimizer_steps(self._steps, ranges),
         )
 
     def _cannot(self, what: str, error: Exception) -> None:

@@ -93,6 +93,7 @@ class LoopRanges:
         self.backward_steps = 0
         """Steps with at least one training backward; outside a step each backward counts."""
         self.last_backward_step = -1
+        """The newest step with a training backward; -1: none has had one."""
         self.turn = 0
         """Counts the times that every call was declared over."""
         _ALIVE.add(self)

@@ -64,6 +64,8 @@ def _silent(
         later = min(steps - watcher.seen_at, ranges.last_backward_step - watcher.seen_step)
         if watcher.seen_at < 0 and steps > 0:
             seen = f"0 calls seen in {steps} steps with a backward; {why}"
+        elif any(other.first_at > watcher.seen_at for other in watchers):
+            continue  # what came after it took its place: a student after its teacher
         elif watcher.seen_step >= 0 and later >= max(_MANY, steps // 2):
             seen = (
                 f"last seen in step {watcher.seen_step}, and not in the {later} later steps with "
