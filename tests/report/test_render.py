@@ -13,6 +13,7 @@ from made_runs import ARMED, INFO, ITEM, MS, NAMES, full_trace, site, step_rows,
 from rich.cells import cell_len
 from rich.console import Console
 
+from trainscope import api
 from trainscope.report import json as json_renderer
 from trainscope.report import text
 from trainscope.report.build import build
@@ -171,6 +172,22 @@ def test_a_wait_listed_apart_says_through_which_library_it_came() -> None:
     made = text.render(build(trace(syncs=(checked,))), width=200)
     others = made.split("Other waits: asked for, allowed, or outside training steps\n")[1]
     assert "1 time in setup, through torch/nn/init.py:20 in normal_" in others.splitlines()[0]
+
+
+def test_several_places_of_a_library_that_wait_for_one_line_are_named_with_their_counts() -> None:
+    vias = (("trainer:40 step", 30), ("trainer:41 step", 20), ("mask:9 all", 10), ("a:1 b", 5))
+    parts = (
+        site(count=35, phase="forward", via="trainer:40 step", vias=(vias[0], vias[3])),
+        site(count=30, phase=None, via="trainer:41 step", vias=(vias[1], vias[2])),
+        site(count=7, phase="backward", via="mask:9 all"),
+    )
+    report = build(trace(syncs=parts))
+    assert report.syncs[0].vias == {**dict(vias), "mask:9 all": 17}
+    words = "through trainer:40 step (30 times), trainer:41 step (20), mask:9 all (17) and 1 other"
+    assert words in text.render(report, width=300)
+    assert words in api.page(trace(syncs=parts))
+    alone = (site(count=3, via="a:1 b"), site(count=2, phase="forward", via="a:1 b"))
+    assert "through a:1 b\n" in text.render(build(trace(syncs=alone)), width=300)
 
 
 def test_a_wait_listed_apart_says_on_which_thread_it_was() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
+import sysconfig
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +15,10 @@ import pytest
 from trainscope.sync import sites as module
 from trainscope.sync.site_counts import SAMPLES
 from trainscope.sync.sites import Sites
+from trainscope.trace.syncs import SyncSite
 
 HERE = __file__
+PURELIB = sysconfig.get_paths()["purelib"]
 
 
 def wait(sites: Sites, kind: str = "item", **given: Any) -> bool:
@@ -35,7 +40,7 @@ def test_one_site_with_all_its_facts() -> None:
         "kind": "item", "code": "TS101", "explicit": False, "allowed": None,
         "file": HERE, "line": line, "function": "test_one_site_with_all_its_facts",
         "source": "new = wait(sites, blocked_ns=blocked_ns, step=step)  # the line",
-        "via": None, "phase": "forward", "thread": "main", "during": "training",
+        "via": None, "vias": (), "phase": "forward", "thread": "main", "during": "training",
         "count": 3, "counted_internally": False, "steps": 2, "timed": 3,
         "blocked_ns_total": 60, "blocked_ns_median": 20, "advice": site.advice,
     }  # fmt: skip
@@ -74,6 +79,31 @@ def test_a_print_is_counted_once_and_says_so() -> None:
     wait(sites, "repr", internal=True, blocked_ns=5)
     (site,) = sites.snapshot()
     assert (site.count, site.counted_internally) == (1, True)
+
+
+def test_each_library_frame_that_waits_for_one_line_has_its_own_count() -> None:
+    """As all that a trainer waits for is at the user's ``trainer.train()``."""
+    wait_in: dict[str, Any] = {}
+    source = "def train(wait, often):\n for _ in range(often): wait()\n wait()\n"
+    exec(compile(source, os.path.join(PURELIB, "trainer.py"), "exec"), wait_in)
+
+    def seen(waits_of: Callable[[Sites], None]) -> SyncSite:
+        sites = Sites()
+        waits_of(sites)
+        (site,) = sites.snapshot()
+        return site
+
+    def wait_of(sites: Sites) -> Callable[[], bool]:
+        return lambda: sites.record(
+            "item", sys._getframe(1), phase=None, thread="main", during="training"
+        )
+
+    several = seen(lambda sites: wait_in["train"](wait_of(sites), 4))
+    assert several.count == 5
+    assert several.via == "trainer:2 train"
+    assert several.vias == (("trainer:2 train", 4), ("trainer:3 train", 1))
+    one = seen(lambda sites: wait_in["train"](wait_of(sites), 0))
+    assert (one.count, one.via, one.vias) == (1, "trainer:3 train", ())
 
 
 def test_an_untimed_wait_has_no_median() -> None:

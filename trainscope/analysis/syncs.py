@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -113,8 +114,20 @@ def _entry(group: list[SyncSite], steps: int) -> Entry:
         blocked_ns_total=sum(site.blocked_ns_total for site in timed),
         blocked_ns_median=None if median_ns is None else round(median_ns),
         steps=_steps(group, steps),
+        vias=_vias(group),
     )
     return Entry(whole, tuple(dict.fromkeys(site.caller for site in group if site.caller)))
+
+
+def _vias(group: list[SyncSite]) -> tuple[tuple[str, int], ...]:
+    """The library frames of all, each with its waits; empty where one made them all."""
+    counts = Counter[str]()
+    for site in group:
+        for via, count in site.vias or ((site.via, site.count),):
+            if via is not None:
+                counts[via] += count
+    alone = len(counts) < 2 and counts.total() == sum(site.count for site in group)
+    return () if alone or not counts else tuple(counts.most_common())
 
 
 def _line(group: list[Entry], steps: int) -> Line:

@@ -79,6 +79,7 @@ def _sync(
         caller=None if site.caller is None else relative_path(site.caller, cwd),
         callers=len(entry.callers),
         via=site.via,
+        vias=dict(site.vias),
         phase=site.phase,
         thread=site.thread,
         during=site.during,

@@ -88,6 +88,9 @@ class Sync(Part):
     callers: int | None = None
     """Distinct callers seen."""
     via: str | None
+    """The library frame that made most of the waits."""
+    vias: dict[str, int] = Field(default_factory=dict)
+    """The waits of each library frame, most frequent first; empty where one, or none, made all."""
     phase: str | None
     """That of most of the waits."""
     thread: str

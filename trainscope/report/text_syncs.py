@@ -10,7 +10,7 @@ from rich.text import Text
 
 from trainscope.report.model import Report, Sync
 from trainscope.report.text_parts import INDENT, hanging, heading, plain
-from trainscope.report.wording import count_of, duration
+from trainscope.report.wording import count_of, duration, through
 
 __all__ = ["syncs_section"]
 
@@ -113,8 +113,7 @@ def _in_short(sync: Sync) -> Iterator[RenderableType]:
     parts.append(count_of(sync.count, "time") + during)
     if sync.thread != "main":
         parts.append(f"on thread {sync.thread}")
-    if sync.via is not None:
-        parts.append(f"through {sync.via}")
+    parts += filter(None, [through(sync.via, sync.vias)])
     if sync.blocked_ms_total is not None:
         parts.append(f"{duration(sync.blocked_ms_total)} in all")
     yield hanging("", plain(f"{_place(sync)}: {', '.join(parts)}"))
@@ -152,8 +151,7 @@ def _circumstances(sync: Sync, some_steps: str) -> str:
     if sync.caller is not None and (others or sync.caller.rpartition(":")[0] != sync.file):
         more = f" and {count_of(others, 'other place')}" if others else ""
         parts.append(f"called from {sync.caller}{more}")
-    if sync.via is not None:
-        parts.append(f"through {sync.via}")
+    parts += filter(None, [through(sync.via, sync.vias)])
     if sync.timed is not None and 0 < sync.timed < sync.count:
         parts.append(f"{sync.timed:,} of them timed")
     return ", ".join(parts)

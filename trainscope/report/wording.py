@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-__all__ = ["count_of", "duration", "number_ranges", "places", "range_name"]
+__all__ = ["count_of", "duration", "number_ranges", "places", "range_name", "through"]
 
 _SAID_TWICE = re.compile(r"(?:Optimizer\.\w+|enumerate\(DataLoader\))#(?=\w)")
 """What torch writes before the names of its own ranges: ``Optimizer.step#AdamW.step``."""
+
+_FRAMES = 3
+"""Library frames named for one line; a trainer's line has a dozen."""
 
 
 def duration(ms: float) -> str:
@@ -53,3 +57,18 @@ def number_ranges(numbers: list[int]) -> str:
         else:
             stretches.append([number, number])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in stretches)
+
+
+def through(via: str | None, vias: Mapping[str, int]) -> str:
+    """Which library frames waited for a line: ``through a (30 times), b (10) and 2 other places``.
+
+    ``vias`` is empty where one frame, ``via``, or none made all the waits.
+    """
+    if not vias:
+        return "" if via is None else f"through {via}"
+    named: list[str] = []
+    for frame, number in list(vias.items())[:_FRAMES]:
+        named.append(f"{frame} ({number:,})" if named else f"{frame} ({count_of(number, 'time')})")
+    if len(vias) > len(named):
+        named.append(count_of(len(vias) - len(named), "other place"))
+    return f"through {', '.join(named[:-1])}{' and ' if named[1:] else ''}{named[-1]}"

@@ -7,6 +7,7 @@ import linecache
 import os
 import re
 import statistics
+from collections import Counter
 from types import CodeType, FrameType
 
 from trainscope.catalogue.advice import advice
@@ -142,6 +143,7 @@ class SiteCounts:
             count=self.count,
             counted_internally=self.internal,
             steps=self.steps,
+            vias=_named(self.vias),
             timed=self.timed,
             blocked_ns_total=self.total_ns,
             blocked_ns_median=int(statistics.median(self.samples)) if self.samples else None,
@@ -170,6 +172,17 @@ def _count(counts: dict[_Place, int], place: _Place, count: int) -> None:
 
 def _top(counts: dict[_Place, int]) -> _Place:
     return max(counts, key=lambda place: counts[place])
+
+
+def _named(vias: dict[_Place, int]) -> tuple[tuple[str, int], ...]:
+    """What ``SyncSite.vias`` holds."""
+    if len(vias) < 2:
+        return ()
+    named = Counter[str]()
+    for via, count in vias.items():
+        if via is not None:
+            named[library_frame(*via)] += count
+    return tuple(named.most_common())
 
 
 def _file_line(code: CodeType, line: int) -> str:

@@ -34,7 +34,8 @@ class SyncSite:
     caller: str | None
     """The user frame above, as ``file:line``, most frequent one; None at module level."""
     via: str | None
-    """The library frame that waited on the user's behalf, as ``module:line function``."""
+    """The library frame that waited on the user's behalf, as ``module:line function``; of several
+    the most frequent one."""
     phase: str | None
     """The phase of the step it happened in; None outside a step or between phases."""
     thread: str
@@ -57,6 +58,9 @@ class SyncSite:
     advice: str
     steps: Whole = 0
     """Distinct steps it was seen in; 0 where that was not counted."""
+    vias: tuple[tuple[str, Whole], ...] = ()
+    """Library frames and how many of the waits each made, most frequent first; empty where one, or
+    none, made them all."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
 from trainscope.report.text_parts import plain
 from trainscope.report.text_unseen import in_short
-from trainscope.report.wording import count_of, duration, number_ranges, range_name
+from trainscope.report.wording import count_of, duration, number_ranges, range_name, through
 
 __all__ = ["render"]
 
@@ -71,6 +71,7 @@ def render(report: Report, basis: Basis) -> str:
         range_name=range_name,
         duration=duration,
         count_of=count_of,
+        through=through,
         worth=lambda gain_ms: _is_worth_it(report, gain_ms),
         css=Markup(_resource("page.css")),
         js=Markup(_resource("page.js")),
