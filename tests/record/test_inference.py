@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 
 from trainscope.record.inference import StepInference
 
@@ -287,9 +288,30 @@ def interrupted(t: Tape) -> None:
         t.optimize()
 
 
+def by_transform(t: Tape) -> None:
+    """``torch.func.grad``, whose frames are torch's, and rows of a Jacobian."""
+    torch_code = compile(
+        "def gradient(f, t, rows):\n f()\n for _ in range(rows):\n  t.on_event('grad')",
+        f"{torch.__path__[0]}/func.py",
+        "exec",
+    )
+    torch_s: dict[str, Callable[..., None]] = {}
+    exec(torch_code, torch_s)
+
+    def task() -> None:
+        torch_s["gradient"](t.forward, t.inference, 1)
+        t.forward()
+
+    for _ in range(5):
+        torch_s["gradient"](task, t.inference, 3)
+        t.backward()
+        t.optimize()
+
+
 FIVE = [
     plain,
     backward_only,
+    by_transform,
     one_line,
     while_true,
     in_the_condition,

@@ -102,7 +102,7 @@ class LoopTurns:
         elif self.only_data:  # a batch that was skipped, or the next of several loaders
             new = kind == FIRST_DATA and not self._anew
         else:
-            new = self._turned(last, seen)
+            new = self._turned(last, seen) and not self._gradient_again(kind, last, seen)
         self.entered = left or (new and kind == FIRST_DATA and _slot(seen) == LOOP_HEADER)
         if new:
             self.end_turn()
@@ -185,6 +185,18 @@ class LoopTurns:
         """Whether the turns that only evaluated could be told from the others, and so counted."""
         ended = self.trained + self.idle + self.evaluated
         return self._told_apart({*self._turns_with, *self._here}, ended)
+
+    def _gradient_again(self, kind: str, before: _Seen, after: _Seen) -> bool:
+        """Whether torch, called once, may have taken this gradient behind what it called before.
+
+        ``torch.func.grad`` calls the program's function first, and a Jacobian takes one gradient
+        for each row: from the same place, and no turn that trains is over without a backward.
+        """
+        if kind != "grad" or self.backward_here:
+            return False
+        one = before.way.elements[before.loop.index :]
+        other = after.way.elements[after.loop.index :]
+        return one[: len(other)] == other
 
     def _told_apart(self, places: Iterable[tuple[Way, int]], ended: int) -> bool:
         turns_with: dict[Site, int] = {}
