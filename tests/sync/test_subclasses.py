@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -92,6 +94,41 @@ def test_a_lazy_module_is_moved_and_then_takes_its_shape(
         assert "Uninitialized" not in repr(net[0].weight)
         assert not [each for each in detector.cannot_see if "fault" in each]
     assert not [each for each in recwarn if "trainscope" in str(each.message)]
+
+
+@pytest.mark.parametrize("imported_before", [True, False])
+def test_a_table_of_torch_s_functions_holds_whenever_it_was_made(imported_before: bool) -> None:
+    """As tensordict's, whose TensorDict is no tensor."""
+
+    class Many:
+        table: ClassVar[dict[object, str]] = {}
+
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> object:
+            return cls.table.get(func, NotImplemented)
+
+    if imported_before:
+        Many.table[torch.empty_like] = "many"
+    with SyncDetector(dry_run=True):
+        Many.table.setdefault(torch.empty_like, "many")
+        assert torch.empty_like(Many(), device="cpu") == "many"  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="__torch_function__"):
+            torch.zeros_like(Many())  # type: ignore[arg-type]
+    assert torch.empty_like(Many()) == "many"  # type: ignore[arg-type]
+
+
+def test_a_function_is_copied_and_pickled_as_torch_s_own() -> None:
+    zeros = torch.zeros
+    with SyncDetector(dry_run=True):
+        held = [torch.zeros, torch.fft.fftfreq]
+        twin, data = copy.deepcopy(held), pickle.dumps(held)
+        assert twin == held
+        assert torch.zeros is not zeros
+        assert torch.zeros(2, device="cuda").tolist() == [0.0, 0.0]
+    assert pickle.loads(data)[0] is zeros
+    assert b"trainscope" not in data
 
 
 def test_one_in_front_of_another_calls_it_and_either_leaves_first() -> None:

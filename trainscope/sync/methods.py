@@ -1,7 +1,13 @@
-"""What is put in front of the methods and attributes of `torch.Tensor`: of its instances only."""
+"""What is put in front of torch's functions, and of the methods and attributes of its tensors.
+
+torch tells the ``__torch_function__`` of a subclass or a mode which function of its own was
+called, and those look for it in tables that they made before ours was there or while it was.
+"""
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -10,15 +16,14 @@ import torch
 
 from trainscope.sync.patches import Patches
 
-__all__ = ["replace_attribute", "replace_method"]
+__all__ = ["Function", "replace_attribute", "replace_method"]
 
 
 class _Method:
     """Called on a tensor it is ours, looked up on the class it is torch's own.
 
-    torch looks it up on the class to tell the ``__torch_function__`` of a subclass or a mode what
-    was called, and those look for that in tables of torch's methods: a lazy parameter refuses,
-    and torchvision's images become plain tensors, where they meet another function.
+    torch too looks on the class. Of another function a lazy parameter refuses to know, and one of
+    torchvision's images becomes a plain tensor.
     """
 
     __slots__ = ("original", "ours")
@@ -31,6 +36,27 @@ class _Method:
         if tensor is None:
             return self.original
         return MethodType(self.ours, tensor)
+
+
+class Function(functools.partial[Any]):
+    """Called it is ours, as a key of a table it is torch's own; no frame of it is on the stack."""
+
+    def __init__(self, ours: Callable[..., Any], original: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, original)
+        self._original = original
+
+    def __new__(cls, ours: Callable[..., Any], original: Callable[..., Any]) -> Function:
+        """Return a call of `ours` that stands for `original`."""
+        return super().__new__(cls, ours)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self._original == other
+
+    def __hash__(self) -> int:
+        return hash(self._original)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copy.copy, (self._original,)  # a function is its own copy
 
 
 class _Attribute:

@@ -56,6 +56,8 @@ PROGRAMS = {
         torch.zeros_like(d).sum().item()                        # WAITS item
         torch.zeros_like(d, device="cpu").sum().item()
         torch.zeros_like(c, device=device).sum().item()         # WAITS item
+        d.copy_(4)                                              # WAITS h2d-scalar
+        c.copy_(4)
         """,
     "moves": """
         x = torch.randn(3)

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable
 from numbers import Number
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from trainscope.sync.dry.call_site import is_variable
 from trainscope.sync.dry.devices import Devices, mapped
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
-from trainscope.sync.methods import replace_method
+from trainscope.sync.methods import Function, replace_method
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -44,9 +44,9 @@ def install(watch: Watch, devices: Devices, patches: Patches) -> None:
     factories = _Factories(watch, devices)
     constructors = _device._device_constructors()  # cached: must hold torch's own functions
     for name in _NAMES:
-        patches.replace(torch, name, factories.wrap(getattr(torch, name)))
+        _replace(patches, torch, name, factories)
     for name in ("fftfreq", "rfftfreq"):
-        patches.replace(torch.fft, name, factories.wrap(getattr(torch.fft, name)))
+        _replace(patches, torch.fft, name, factories)
     for name in _NEW:
         replace_method(patches, name, factories.wrap)
     context = _device.DeviceContext
@@ -55,6 +55,11 @@ def install(watch: Watch, devices: Devices, patches: Patches) -> None:
         "__torch_function__",
         factories.by_default_device(context.__torch_function__, constructors),
     )
+
+
+def _replace(patches: Patches, owner: ModuleType, name: str, factories: _Factories) -> None:
+    original = getattr(owner, name)
+    patches.replace(owner, name, Function(factories.wrap(original), original))
 
 
 class _Factories:

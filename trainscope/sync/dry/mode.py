@@ -124,6 +124,10 @@ class FollowMode(TorchDispatchMode):
         """Report ``target.copy_(source, non_blocking)`` between places."""
         watch, marks = self._watch, self._watch.marks
         target, source = args[0], args[1]
+        if not isinstance(source, Tensor):  # a number, which torch makes a tensor of on the host
+            if marks.on_device(target) and target.numel() > 0:
+                watch.report("h2d-scalar", frame)
+            return
         non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
         to_device, from_device = marks.on_device(target), marks.on_device(source)
         if to_device and not from_device:

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from trainscope.sync.methods import Function
+
 __all__ = ["Tables"]
 
 _PACKAGE = "trainscope.sync"
@@ -38,7 +40,7 @@ class Tables:
         known = _scriptable()
         for owner in (torch, torch.fft, torch.nn.functional):
             for ours in vars(owner).values():
-                if isinstance(ours, FunctionType) and _is_ours(ours.__globals__["__name__"]):
+                if isinstance(ours, Function):
                     operator = known.get(id(getattr(ours, "__wrapped__", None)))
                     if operator is not None:
                         known[id(ours)] = operator
