@@ -42,6 +42,10 @@ MAKE_THERE = (
     "come from the GPU's generator, and are others)"
 )
 TOGETHER = "keep the values on the GPU, and read them only on the steps that use them"
+NUMBER = (
+    "a size or the end of a slice is a number of the CPU: keep a copy of it there, such as the "
+    "lengths before they were moved, or work with all values and a mask"
+)
 INDEX = (
     "make the index a GPU tensor once: torch.as_tensor(index, device=device), or make it there, "
     "as torch.randperm(n, device=device) does"
@@ -94,6 +98,9 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("cpu", "h = g.cpu()", TO_PINNED),
         ("index", "name = names[best]", "index with x.index_select or gather, whose index may stay "
          "on the GPU"),
+        ("index", "means.append(x[i, :n].mean(0))", NUMBER),
+        ("index", "padded = x.new_zeros(n, longest)", NUMBER),
+        ("index", "for i in range(n):", NUMBER),
         ("h2d-pageable", "x = batch.to(device)", PIN),
         ("tolist", "counts = hits.tolist()", TOGETHER),
         ("h2d-pageable", "x = data[numpy_index]", INDEX),
@@ -265,6 +272,41 @@ def test_a_library_that_reads_is_named_unless_the_line_says_what_for(
     assert ("may have a setting" in said) == (words is not None)
     if words is not None:
         assert said.startswith(f"{words} reads it")
+
+
+@pytest.mark.parametrize(
+    ("kind", "via", "source", "words"),
+    [
+        ("nonzero", "torch_geometric.utils.dropout:212 f", "e = dropout_edge(e)", "needs a size"),
+        ("size-readback", "ignite.metrics.confusion:179 f", "e.run(data)", "needs a size"),
+        ("h2d-scalar", "ignite.metrics.accuracy:289 reset", "e.run(data)", "makes this tensor"),
+        ("h2d-list", "keras.src.core:259 convert", "m.fit(x, y)", "makes this tensor"),
+        ("h2d-pageable", "torchdiffeq._impl.rk:200 f", "y = odeint(f, y0, t)", "copy it with"),
+    ],
+)
+def test_what_a_library_does_is_not_to_be_written_otherwise_in_the_line(
+    kind: str, via: str, source: str, words: str
+) -> None:
+    library = via.partition(".")[0]
+    said = advice(kind, source=source, phase="forward", during="training", via=via)
+    assert words in said
+    assert library in said
+    assert "torch.where" not in said
+    assert "torch.full" not in said
+
+
+def test_where_the_line_itself_moves_a_library_s_object_the_copy_is_its_own() -> None:
+    via = "torch_geometric.data.data:364 <lambda>"
+    source = "data = data.to(device)"
+    said = advice("h2d-pageable", source=source, phase="h2d", during="training", via=via)
+    assert said == PIN
+
+
+def test_what_backward_copies_is_what_forward_copied() -> None:
+    via = "torch.autograd:395 backward"
+    source = "loss.backward()"
+    said = advice("h2d-pageable", source=source, phase="backward", during="training", via=via)
+    assert said.startswith("backward copies again what forward copied, such as an index")
 
 
 def test_a_read_that_the_program_needs_is_never_removable() -> None:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from trainscope.catalogue.kinds import KINDS
-from trainscope.catalogue.reading import calls_scaler, moves_new, reads_by_index, use_of
+from trainscope.catalogue.libraries import SCALER, by_library, library_of, of_library
+from trainscope.catalogue.reading import (
+    calls_scaler,
+    moves_in_words,
+    moves_new,
+    reads_by_index,
+    slices_by_value,
+    subscripts,
+    use_of,
+)
 
 __all__ = ["advice"]
 
@@ -55,6 +64,14 @@ _BY_KIND = {
     "empty_cache": "asked for: never in each step, for it also makes the next allocations slow",
 }
 _READ_TOGETHER = "keep the values on the GPU, and read them only on the steps that use them"
+_NUMBER = (
+    "a size or the end of a slice is a number of the CPU: keep a copy of it there, such as the "
+    "lengths before they were moved, or work with all values and a mask"
+)
+_COPIED_AGAIN = (
+    "backward copies again what forward copied, such as an index: make that a GPU tensor before "
+    "the forward"
+)
 _MADE_INDEX = (
     "make the index a GPU tensor once: torch.as_tensor(index, device=device), or make it there, "
     "as torch.randperm(n, device=device) does"
@@ -79,50 +96,6 @@ _INDICES = (
     ("where(", _KEEP_MASK),  # argwhere too
     ("masked_select(", "torch.where(mask, x, other), or a masked sum and mean, keeps the shape"),
 )
-_SCALER = (
-    "GradScaler itself reads, once a step, whether a gradient overflowed: bfloat16 needs no "
-    "scaler; with float16 there is nothing to remove"
-)
-_LIBRARY_READS = (
-    "{} reads it: it may have a setting to do so on fewer steps (logging, a progress bar, a test "
-    "for NaN); what it needs it has to read"
-)
-_BY_LIBRARY = (
-    (
-        "torch.optim.lbfgs",
-        "L-BFGS chooses its steps on the CPU, by values that it has to read: a smaller max_iter, "
-        "or no line search, reads fewer",
-    ),
-    (
-        "torch.optim.lr_scheduler",
-        "the scheduler compares this value on the CPU, so it has to be read: call it once an "
-        "evaluation, not in every step",
-    ),
-    (
-        "torch.optim.swa_utils",
-        "AveragedModel reads or copies its counter at each update: update it every N steps, or "
-        "average the parameters with torch._foreach_lerp_, which reads nothing",
-    ),
-    (
-        "torch.serialization",
-        "a checkpoint has to be read: save it less often, or let "
-        "torch.distributed.checkpoint.async_save write it while training goes on",
-    ),
-    (
-        "torch.nn.utils.clip_grad",
-        "pass error_if_nonfinite=False, and scope.log(norm=norm) names a norm that is not finite",
-    ),
-    ("torch.distributions", "pass validate_args=False to the distribution, once it is right"),
-    (
-        "torch.optim",
-        "give the optimizer a number or a CPU tensor for lr, or capturable=True",
-    ),
-    ("torch.amp", _SCALER),
-    ("torch.cuda.amp", _SCALER),
-)
-
-_ONLY_READS = frozenset({"torch.nn.utils.clip_grad", "torch.distributions", "torch.amp"})
-"""What is told of these is how to read less: no answer to a copy to the GPU."""
 
 
 def advice(kind: str, *, source: str, phase: str | None, during: str, via: str | None) -> str:
@@ -143,15 +116,20 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
     to_device = kind.startswith("h2d")
     if to_device and ("torch.load(" in source or (via or "").startswith("torch.serialization")):
         return "load it once, before the loop"
-    for library, what in _BY_LIBRARY:
-        if via is not None and via.startswith(library):
-            if to_device and library in _ONLY_READS:
-                break
-            return what
+    part_of_torch = by_library(via, to_device=to_device)
+    if part_of_torch is not None:
+        return part_of_torch
     if kind == "item" and calls_scaler(source):
-        return _SCALER
+        return SCALER
+    library = library_of(via)
     if kind in _READS or kind in _PRINTS or kind == "index":
-        return _read_advice(kind, source, phase, during, _reading_library(via))
+        return _read_advice(kind, source, phase, during, library)
+    if library is not None and not (to_device and moves_in_words(source)):
+        said = of_library(kind, library)
+        if said is not None:
+            return said
+    if kind == "h2d-pageable" and phase == "backward":
+        return _COPIED_AGAIN
     if kind == "nonzero":
         return _nonzero_advice(source)
     if kind == "size-readback":
@@ -169,14 +147,6 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
     return _BY_KIND[kind]
 
 
-def _reading_library(via: str | None) -> str | None:
-    """Return the package, other than torch, in which the read is; None where there is none."""
-    if via is None:
-        return None
-    package = via.partition(":")[0].partition(".")[0]
-    return package if package.isidentifier() and package != "torch" else None
-
-
 def _read_advice(
     kind: str, source: str, phase: str | None, during: str, library: str | None
 ) -> str:
@@ -184,9 +154,10 @@ def _read_advice(
     if use == "needed":
         return _BY_USE[use]
     if use == "other" and library is not None:
-        return _LIBRARY_READS.format(library)
+        return of_library("read", library) or _BY_USE[use]
     if kind == "index":
-        return _BY_KIND[kind]
+        by_index = subscripts(source) and not slices_by_value(source)
+        return _BY_KIND[kind] if by_index else _NUMBER
     if use == "other" and kind == "bool":
         use = "branch"
     if during == "evaluation" and use != "log" and use not in _DECIDES:

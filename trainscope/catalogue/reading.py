@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 
-__all__ = ["USES", "calls_scaler", "moves_new", "reads_by_index", "use_of"]
+__all__ = [
+    "USES", "calls_scaler", "moves_in_words", "moves_new", "reads_by_index", "slices_by_value",
+    "subscripts", "use_of",
+]  # fmt: skip
 
 USES = (
     "log", "total", "collect", "needed", "returned", "nonfinite", "assert", "branch", "other",
@@ -64,14 +67,38 @@ def use_of(source: str) -> str:
 
 def reads_by_index(source: str) -> bool:
     """Whether the line reads a tensor at an index, and moves nothing to a device in words."""
-    nodes = [node for statement in _statements(source) for node in ast.walk(statement)]
-    if any(isinstance(node, ast.Call) and _name(node) in _MOVING for node in nodes):
-        return False
-    reads = (n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load))
-    indices = (
-        i for n in reads for i in (n.slice.elts if isinstance(n.slice, ast.Tuple) else [n.slice])
+    return not moves_in_words(source) and any(
+        not isinstance(index, ast.Slice | ast.Constant) for index in _indices(source)
     )
-    return any(not isinstance(index, ast.Slice | ast.Constant) for index in indices)
+
+
+def moves_in_words(source: str) -> bool:
+    """Whether the line itself calls what copies to a device."""
+    return any(_name(call) in _MOVING for call in _calls(source))
+
+
+def subscripts(source: str) -> bool:
+    """Whether the line reads anything at an index or a slice."""
+    return bool(_indices(source))
+
+
+def slices_by_value(source: str) -> bool:
+    """Whether the line reads a slice one of whose ends is no number that stands there."""
+    ends = [
+        end
+        for index in _indices(source)
+        if isinstance(index, ast.Slice)
+        for end in (index.lower, index.upper, index.step)
+    ]
+    return any(end is not None and not isinstance(end, ast.Constant) for end in ends)
+
+
+def _indices(source: str) -> list[ast.expr]:
+    nodes = (node for statement in _statements(source) for node in ast.walk(statement))
+    reads = (n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load))
+    return [
+        i for n in reads for i in (n.slice.elts if isinstance(n.slice, ast.Tuple) else [n.slice])
+    ]
 
 
 def calls_scaler(source: str) -> bool:
