@@ -512,6 +512,54 @@ def test_a_doubt_is_said_with_its_reason(program: Callable[[Tape], None]) -> Non
     assert tape.log.count("begin") == tape.log.count("end") + tape.log.count("drop")
 
 
+@pytest.mark.parametrize(("turns", "sure"), [(40, True), (6, False)])
+def test_turns_whose_forward_and_backward_stand_in_arms_are_told_apart_by_their_number(
+    turns: int, sure: bool
+) -> None:
+    """As in a fine-tuning trainer with a choice of losses and a choice of engines."""
+
+    def loss_of(t: Tape, smoothed: bool) -> None:
+        if smoothed:
+            t.forward()
+            t.forward()
+        else:
+            t.forward()
+
+    def backward(t: Tape, engine: str) -> None:
+        if engine == "other":
+            return
+        elif engine == "torch":
+            t.backward()
+
+    def trainer(t: Tape) -> None:
+        for i in range(turns):
+            loss_of(t, False)
+            backward(t, "torch")
+            if i % 2:
+                t.optimize()
+
+    tape = seen(trainer)
+    counted_by = tape.inference.counted_by
+    assert counted_by.startswith("trainscope run: " if sure else "cannot tell: ")
+    tape.inference.finish()
+    assert tape.log == ["begin", "end"] * turns
+
+
+def test_turns_that_did_not_train_are_not_counted_where_they_may_be_parts_of_others() -> None:
+    def program(t: Tape) -> None:
+        for i in range(40):
+            if i != 7:
+                t.forward()
+            if i not in (7, 20):
+                t.backward()
+
+    tape = seen(program)
+    line = program.__code__.co_firstlineno + 1
+    assert tape.inference.counted_by.endswith(f"test_inference.py:{line}"), "and no more than that"
+    tape.inference.finish()
+    assert tape.inference.steps == tape.log.count("end") == 38
+
+
 @pytest.mark.parametrize(
     ("every", "steps", "words"),
     [

@@ -21,7 +21,7 @@ def counted(loops: Sequence[LoopTurns], backwards_in_no_loop: int) -> str:
     if evaluated and all(turns.evaluated_certain() for turns in loops):
         text += f"; {count(evaluated, 'turn')} that only evaluated {_no_steps(evaluated)}"
     idle = sum(turns.idle for turns in loops)
-    if idle:
+    if idle and all(turns.idle_certain() for turns in loops):
         text += f"; {count(idle, 'turn')} that ran no backward {_no_steps(idle)}"
     if backwards_in_no_loop:
         alone = backwards_in_no_loop
@@ -61,8 +61,8 @@ def doubt_about(
             return f"{idle} of the loop at {turns.place} ran no training backward"
         if not turns.certain():
             return (
-                f"in the loop at {turns.place} nothing that trains runs in every turn, so one "
-                "turn cannot be told from the next"
+                f"in the loop at {turns.place} nothing that trains has to run in every turn, so "
+                "one turn cannot be told from the next"
             )
     return nested(loops)
 

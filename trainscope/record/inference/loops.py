@@ -21,6 +21,8 @@ _MAX_RELATIONS = 20_000
 _TRAINED_FOR_ONE_IDLE = 4
 """A loop that leaves out the backward of a bad batch, once in so many turns or fewer, is one whose
 turns are steps; one that runs a backward every second or third turn is not."""
+_PAIRS = 8
+"""Turns with a forward and a backward each, from which on that is no chance."""
 
 
 class LoopTurns:
@@ -66,6 +68,7 @@ class LoopTurns:
         self._turns_with: dict[tuple[Way, int], int] = {}
         self._trains: set[tuple[Way, int]] = set()
         """Places that have seen more than evaluation."""
+        self._places: dict[str, set[tuple[Way, int]]] = {"forward": set(), "backward": set()}
 
     @property
     def often_idle(self) -> bool:
@@ -117,6 +120,8 @@ class LoopTurns:
         self._here.add((way, loop.index))
         if kind == "backward":
             self.backward_here = True
+        if kind in self._places:
+            self._places[kind].add((way, loop.index))
         if kind != "evaluation":
             self._training_here = True
             self._trains.add((way, loop.index))
@@ -173,12 +178,22 @@ class LoopTurns:
         self.backward_here = self._training_here = False
 
     def certain(self) -> bool:
-        """Whether each turn that trains could be told from the next.
+        """Whether each turn that trains could be told from the next one that does.
 
         Asked while the last one is open, which may have ended half-way: it need not have come to
         every place. Where a turn only evaluates, it may have been taken for a part of its
-        neighbour, and is no step anyway.
+        neighbour, and is no step anyway. Where each turn seems to have run the same forward and a
+        backward, turns that ran but one of them would have had to alternate all along, and those
+        that trained are counted right even so.
         """
+        if self.idle_certain():
+            return True
+        both = max(self._turns_at(self._places["forward"]).values(), default=0) >= self.trained
+        enough = self.trained >= _PAIRS
+        return both and enough and self._told_apart(self._places["backward"], self.trained)
+
+    def idle_certain(self) -> bool:
+        """Whether the turns that ran no backward could be told from the others, and so counted."""
         return self._told_apart(self._trains, self.trained + self.idle)
 
     def evaluated_certain(self) -> bool:
@@ -199,13 +214,16 @@ class LoopTurns:
         return one[: len(other)] == other
 
     def _told_apart(self, places: Iterable[tuple[Way, int]], ended: int) -> bool:
+        turns = self._turns_at(places)
+        return told_apart(turns.keys(), [site for site, number in turns.items() if number >= ended])
+
+    def _turns_at(self, places: Iterable[tuple[Way, int]]) -> dict[Site, int]:
+        """How many of the turns that have ended came to each of the places."""
         turns_with: dict[Site, int] = {}
         for way, index in places:
             site = _site(way, index)
             turns_with[site] = turns_with.get(site, 0) + self._turns_with.get((way, index), 0)
-        return told_apart(
-            turns_with.keys(), [site for site, turns in turns_with.items() if turns >= ended]
-        )
+        return turns_with
 
     def _turned(self, before: _Seen, after: _Seen) -> bool:
         depth, other_depth = before.loop.depth, after.loop.depth
