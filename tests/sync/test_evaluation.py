@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 import torch
-from emulated import on_device
+from emulated import Host, on_device
 from torch import nn
 
 from trainscope.record.hooks import Hooks
@@ -66,6 +66,19 @@ def test_an_evaluation_inside_a_step(rig: Rig, off: type[AbstractContextManager[
         X.cpu()
     rig.model.train()
     assert rig.during() == ["evaluation"] * 3
+
+
+def test_parameters_moved_and_loaded_behind_an_evaluation_are_not_evaluated(rig: Rig) -> None:
+    """Of the next model, or of the best checkpoint: torch turns gradients off for that."""
+    rig.model.eval()
+    with torch.no_grad():
+        rig.model(X).item()
+    following = Net()
+    following.weight = nn.Parameter(torch.tensor(1.0).as_subclass(Host))
+    with pytest.raises(TypeError, match="Multiple dispatch"):  # the pretended GPU keeps none
+        following.to("cuda")
+    rig.model.load_state_dict({"weight": torch.tensor([2.0]).as_subclass(Host)})
+    assert rig.during() == ["evaluation", "training", "training"]
 
 
 def test_a_loss_read_without_gradients_is_training(rig: Rig) -> None:

@@ -9,12 +9,16 @@ from types import FrameType
 
 import torch
 
+from trainscope.sync.blame import is_user_file
 from trainscope.sync.loop import LoopState
 
 __all__ = ["Place", "place"]
 
 _ENGINE = "_engine_run_backward"
 """The function of torch under which waits of pure C++ backward code are told, afterwards."""
+
+_MODULE = torch.nn.modules.module.__file__
+_ON_PARAMETERS = frozenset({"_apply", "_load_from_state_dict"})
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,31 @@ def place(loop: LoopState, frame: FrameType | None) -> Place:
         phase = loop.phase if on_loop else None
     if _compiling():
         during = "compilation"
-    elif on_loop and phase != "backward" and loop.eval_mode and not torch.is_grad_enabled():
+    elif (
+        on_loop
+        and phase != "backward"
+        and loop.eval_mode
+        and not torch.is_grad_enabled()
+        and not _moves_parameters(frame)
+    ):
         # What is done with the results of a model in eval mode; a training loop that reads its
         # loss without gradients has run the model in train mode.
         during = "evaluation"
     else:
         during = loop.during(inside)
     return Place(thread, phase, during)
+
+
+def _moves_parameters(frame: FrameType | None) -> bool:
+    """Whether torch moves, loads or fills parameters here: it turns gradients off by itself."""
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        code = frame.f_code
+        if code.co_name in _ON_PARAMETERS and code.co_filename == _MODULE:
+            return True
+        if code.co_filename == torch.nn.init.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _compiling() -> bool:
