@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +24,9 @@ from trainscope.sync.patches import Patches
 __all__ = ["install"]
 
 __tracebackhide__ = NOT_FOR_USERS
+
+_NESTED = 4
+"""A graph's batch holds a store, the store a mapping, and that the tensors."""
 
 
 def install(watch: Watch, patches: Patches) -> None:
@@ -72,16 +75,30 @@ def _install_loader(watch: Watch, patches: Patches) -> None:
     patches.replace(_BaseDataLoaderIter, "__next__", __next__)
 
 
-def _pin(watch: Watch, data: object) -> None:
+def _pin(watch: Watch, data: object, own: int = 0) -> None:
+    """Mark what a loader with a GPU pins; `own` is how far into a batch's own class to look.
+
+    A batch that has a ``pin_memory`` pins itself, with code that is not called here: what it
+    holds is taken to be pinned.
+    """
     if isinstance(data, Tensor):
         if not watch.marks.on_device(data):
             watch.marks.pin(data)
+    elif own or callable(getattr(data, "pin_memory", None)):
+        held = data.values() if isinstance(data, Mapping) else _held(data)
+        for value in held if own < _NESTED else ():
+            _pin(watch, value, own + 1)
     elif isinstance(data, Mapping):
         for value in data.values():
             _pin(watch, value)
     elif isinstance(data, (list, tuple)):
         for value in data:
             _pin(watch, value)
+
+
+def _held(batch: object) -> Iterable[object]:
+    """What an object holds: the elements of a sequence, or the values of its attributes."""
+    return batch if isinstance(batch, (list, tuple)) else getattr(batch, "__dict__", {}).values()
 
 
 def _install_scaler(watch: Watch, patches: Patches) -> None:
