@@ -77,7 +77,7 @@ def test_parameters_moved_and_loaded_behind_an_evaluation_are_not_evaluated(rig:
     following.weight = nn.Parameter(torch.tensor(1.0).as_subclass(Host))
     with pytest.raises(TypeError, match="Multiple dispatch"):  # the pretended GPU keeps none
         following.to("cuda")
-    rig.model.load_state_dict({"weight": torch.tensor([2.0]).as_subclass(Host)})
+    rig.model.load_state_dict({"weight": torch.tensor([2.0])})
     assert rig.during() == ["evaluation", "training", "training"]
 
 
