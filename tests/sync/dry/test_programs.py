@@ -13,6 +13,24 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 """
 
 PROGRAMS = {
+    "weights read from a file by native code": """
+        import numpy as np
+        model = torch.nn.Linear(2, 1, bias=False).to(device)    # WAITS h2d-pageable
+        def read(file):  # as safetensors.torch.load_file, whose device is "cpu" by default
+            call = {"device": file.device, "dtype": torch.uint8}
+            return torch.asarray(file.bytes, **call).view(torch.float32).view(1, 2)
+        class File:
+            device, bytes = "cpu", torch.zeros(2).untyped_storage()
+        weight = read(File)
+        weight.sum().item()
+        model.load_state_dict({"weight": weight})               # WAITS h2d-pageable
+    """,
+    "weights read from a file in a script that names no device": """
+        model = torch.nn.Linear(2, 1, bias=False)
+        named = {"device": str(torch.zeros(1).device), "dtype": torch.uint8}
+        weight = torch.asarray(torch.zeros(2).untyped_storage(), **named)
+        model.weight.sum().item()                               # WAITS item
+    """,
     "a Lightning Trainer's copies": """
         library = {"__name__": "lightning.fabric.utilities.apply_func"}
         exec("def move(x, device, **kwargs): return x.to(device, **kwargs)", library)

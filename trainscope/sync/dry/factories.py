@@ -110,6 +110,10 @@ class _Factories:
     ) -> Any:
         """Call `original`, report what it copies to the GPU, and mark what it made."""
         watch = self._watch
+        if args and isinstance(args[0], torch.UntypedStorage):
+            # bytes of a file, as safetensors reads them: its native code names a device always, the
+            # CPU unless it was told another one, and what it was told is in no call that is seen
+            return original(*args, **kwargs)
         place = watch.safely(lambda: self._devices.resolve(kwargs.get("device"), frame, name), None)
         pinned = "pin_memory" in kwargs and watch.safely(
             lambda: self._pins(kwargs, frame, name), False
