@@ -19,6 +19,7 @@ from trainscope.report import text
 from trainscope.report.build import build
 from trainscope.report.model import Report, Spread
 from trainscope.report.wording import duration, number_ranges, range_name
+from trainscope.trace.counts import Counts
 from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
@@ -131,6 +132,11 @@ def test_steps_that_cannot_be_told_are_counted_by_nothing() -> None:
     info = INFO.model_copy(update={"counted_by": "cannot tell: two loops"})
     made = text.render(build(trace([], info=info)), width=80)
     assert "\n  0 steps, 480 optimizer steps, cannot tell: two loops\n" in made
+
+
+def test_an_optimizer_that_is_not_torch_s_is_not_said_to_have_made_no_step() -> None:
+    made = text.render(build(replace(trace(), counts=Counts(optimizer_steps=0))), width=80)
+    assert "\n  480 steps, no step of a torch.optim optimizer seen, counted by" in made
 
 
 def test_long_paths_are_shown_whole_on_a_narrow_screen() -> None:

@@ -37,7 +37,9 @@ def _steps(report: Report) -> Iterator[RenderableType]:
     else:
         yield heading("Steps (times of the dry run, not of training)" if dry else "Steps")
     counted = [count_of(steps.count, "step")]
-    if steps.optimizer_steps is not None:
+    if steps.optimizer_steps == 0 and steps.count:  # Keras and fastai have optimizers of their own
+        counted.append("no step of a torch.optim optimizer seen")
+    elif steps.optimizer_steps is not None:
         counted.append(count_of(steps.optimizer_steps, "optimizer step"))
     if steps.counted_by:
         unknown = steps.counted_by.startswith("cannot tell")
