@@ -91,6 +91,8 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("bool", "if torch.isnan(loss) or torch.isinf(loss):", NONFINITE),
         ("bool", "assert (pos >= 0).all()", ASSERT),
         ("item", "value = loss.item()", OTHER),
+        ("item", "metrics = dict(loss=loss.item())", OTHER),
+        ("item", "print('{loss}'.format(**dict(loss=loss.item())))", LOG),
         ("item", "return action.item()", RETURNED),
         ("tolist", "return loss.tolist(), norm.tolist()", RETURNED),
         ("item", "return env.step(action.item())", NEEDED),

@@ -19,8 +19,8 @@ _NUMBERS = frozenset({"float", "int", "bool"})
 _NONFINITE = frozenset({"isnan", "isinf", "isfinite"})
 # Calls that only pass a number on: what counts is where their result goes.
 _PASSING = frozenset(
-    {"abs", "exp", "float", "format", "int", "join", "log10", "log2", "max", "mean", "min"}
-    | {"round", "sqrt", "str", "sum"}
+    {"abs", "dict", "exp", "float", "format", "int", "join", "list", "log10", "log2", "max"}
+    | {"mean", "min", "round", "sqrt", "str", "sum", "tuple"}
 )
 _MOVING = frozenset({"as_tensor", "asarray", "copy_", "cuda", "from_numpy", "tensor", "to"})
 _MAKING = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint"})

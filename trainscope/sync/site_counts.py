@@ -14,6 +14,7 @@ from trainscope.catalogue.advice import advice
 from trainscope.catalogue.codes import CODES, RACE
 from trainscope.catalogue.kinds import KINDS
 from trainscope.sync.blame import library_frame
+from trainscope.sync.statement import whole_statement
 from trainscope.trace.syncs import SyncSite
 
 __all__ = ["SAMPLES", "SiteCounts", "describe"]
@@ -124,7 +125,11 @@ class SiteCounts:
             hint = f"{CODES[RACE]}: wait for an event recorded after the copy, then read"
         else:
             hint = advice(
-                self.kind, source=self.source, phase=self.phase, during=self.during, via=via_text
+                self.kind,
+                source=whole_statement(self.file, self.line, self.source),
+                phase=self.phase,
+                during=self.during,
+                via=via_text,
             )
         return SyncSite(
             kind=self.kind,
