@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from made_runs import MS, site, trace
+from made_runs import INFO, MS, site, trace
 
 from trainscope.analysis.sync_keys import keyed_syncs
 from trainscope.analysis.syncs import (
@@ -13,6 +13,7 @@ from trainscope.analysis.syncs import (
 )
 from trainscope.analysis.told_sites import sites_of
 from trainscope.report.build import build
+from trainscope.trace.syncs import SyncSite
 
 BY = "trainscope run: turns of the loop at train.py:9"
 
@@ -134,3 +135,25 @@ def test_with_no_step_seen_no_line_was_before_the_first() -> None:
     words = "keep the value on the GPU, and read it only on the steps that use it"
     assert line.site.advice.startswith(words)
     assert keyed_syncs(without)[0].advice == line.site.advice == build(without).syncs[0].advice
+
+
+def test_the_first_batch_of_an_evaluation_is_told_with_its_others() -> None:
+    """It waits before the loop is known to evaluate, so in the step before or between steps."""
+
+    def told(*sites: SyncSite) -> list[tuple[str, int]]:
+        info = INFO.model_copy(update={"counted_by": BY})
+        return [(s.during, s.count) for s in sites_of(trace(syncs=sites, info=info), 480)]
+
+    first = site(phase=None, count=1, steps=1)
+    later = site(phase=None, count=11, during="evaluation", steps=0)
+    between = site(phase=None, count=2, during="between", steps=0)
+    of_all = [("evaluation", 11), ("evaluation", 1), ("evaluation", 2)]
+    assert told(later, first, between) == of_all
+    # a line that both train with
+    often = site(phase=None, count=9, steps=9)
+    assert told(later, often, between) == [("evaluation", 11), ("training", 9), ("between", 2)]
+    uncounted = site(phase=None, count=9, steps=0)
+    assert told(later, uncounted) == [("evaluation", 11), ("training", 9)]
+    # another place of a library, behind the same line
+    elsewhere = replace(first, via="trainer:9 log")
+    assert told(later, elsewhere) == [("evaluation", 11), ("training", 1)]

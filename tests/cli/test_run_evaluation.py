@@ -54,6 +54,11 @@ def test_an_evaluation_loop_inside_training(tmp_path: Path) -> None:
     assert (evaluation.during, evaluation.count, evaluation.per_step) == ("evaluation", 15, None)
     assert evaluation.advice == ADVICE
     assert (training.during, training.count, training.per_step) == ("training", 12, 1.0)
+    copies = [sync for sync in report.syncs if sync.source == "x, y = x.to(device), y.to(device)"]
+    assert sorted((sync.during, sync.count) for sync in copies) == [
+        ("evaluation", 30),  # those of the first batch, before anything is known, too
+        ("training", 24),
+    ]
     lines = [line.strip() for line in done.err.splitlines()]
     heading = lines.index("Other waits: asked for, allowed, or outside training steps")
     at = next(number for number, line in enumerate(lines) if line.endswith("# EVALUATION"))

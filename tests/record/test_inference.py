@@ -589,3 +589,69 @@ def test_turns_that_leave_the_backward_out_are_no_steps_where_they_are_few(
     assert (tape.inference.steps, tape.log.count("end")) == (steps, steps)
     assert tape.log.count("drop") == 39 - steps
     assert counted_by.endswith(words)
+
+
+def evaluated(program: Callable[[Tape, Callable[[], None]], None]) -> list[bool]:
+    """What each call of the function that a program is given was told of its place."""
+    told: list[bool] = []
+
+    def run(t: Tape) -> None:
+        program(t, lambda: told.append(t.inference.evaluates(sys._getframe(1))))
+
+    seen(run)
+    return told
+
+
+def test_a_loop_that_runs_models_in_eval_mode_now_and_then_evaluates() -> None:
+    def program(t: Tape, ask: Callable[[], None]) -> None:
+        def validate() -> None:
+            ask()
+            for _ in range(2):
+                ask()  # of the first batch before anything is known of this loop
+                t.evaluate()
+            ask()
+
+        for step in range(12):
+            ask()
+            t.forward()
+            t.backward()
+            t.optimize()
+            if step % 6 == 5:
+                validate()
+
+    first, second = (False, False, True, False), (False, True, True, False)
+    assert evaluated(program) == [*(False,) * 6, *first, *(False,) * 6, *second]
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_what_runs_in_every_few_steps_is_a_part_of_them(every: int) -> None:
+    def rollouts(t: Tape, ask: Callable[[], None]) -> None:
+        for step in range(24):
+            for _ in range(4 if step % every == 0 else 0):
+                t.evaluate()
+                ask()
+            t.forward()
+            t.backward()
+
+    assert set(evaluated(rollouts)) == {False}
+
+
+def test_a_loop_that_trains_too_and_one_of_models_in_train_mode_do_not_evaluate() -> None:
+    def program(t: Tape, ask: Callable[[], None]) -> None:
+        def epoch(trains: bool) -> None:
+            for _ in range(12):
+                ask()
+                if trains:
+                    t.forward()
+                    t.backward()
+                else:
+                    t.evaluate()
+
+        epoch(True)
+        epoch(False)
+        t.inference._eval_mode = lambda: False
+        for _ in range(2):
+            ask()
+            t.evaluate()
+
+    assert set(evaluated(program)) == {False}

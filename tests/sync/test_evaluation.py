@@ -139,3 +139,15 @@ def test_a_model_that_is_not_wrapped_tells_nothing(rig: Rig) -> None:
     with torch.no_grad(), nullcontext():
         Net().eval()(X).item()
     assert rig.during() == ["training"]
+
+
+def test_what_waits_in_a_loop_that_is_known_to_evaluate(rig: Rig) -> None:
+    """Its copies come before its first forward, and its model may run with gradients."""
+    rig.recorder.loop.check_evaluates = lambda frame: frame is not None
+    rig.recorder.loop.started = False
+    X.item()  # before the first step the first loop may turn out to train
+    rig.recorder.loop.started = True
+    X.item()
+    rig.recorder.loop.check_evaluates = None
+    X.item()
+    assert rig.during() == ["training", "evaluation", "training"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from trainscope.catalogue.advice import advice
@@ -30,13 +31,15 @@ def sites_of(trace: Trace, steps: int) -> tuple[SyncSite, ...]:
     step's before: a line that waits once in every turn is seen twice in some steps and not in
     others. Where all steps have equally many waits of a site, none was shifted. And what the first
     turn of a second loop waits for comes before that loop is known to train: a line that was seen
-    between steps as often as it is missing in steps may have been in them all.
+    between steps as often as it is missing in steps may have been in them all. What an evaluation
+    waits for before its first forward comes before its loop is known to evaluate.
 
     With no step there is nothing that was before the first, and so had "nothing to do".
     """
     sites = trace.syncs if steps else tuple(_advised_in_a_loop(site) for site in trace.syncs)
     if trace.info.counted_by is None or trace.info.counted_by in _NAMED:
         return sites
+    sites = _with_first_batches(sites, steps)
     between: Counter[tuple[str, int, str]] = Counter()
     for site in sites:
         if site.during == "between":
@@ -51,6 +54,36 @@ def sites_of(trace: Trace, steps: int) -> tuple[SyncSite, ...]:
         else site
         for site in sites
     )
+
+
+def _with_first_batches(sites: Sequence[SyncSite], steps: int) -> tuple[SyncSite, ...]:
+    """The sites; what waited before a loop was known to evaluate is put to its later turns.
+
+    That is a line of an evaluation that was seen in one step at most: the one before it.
+    """
+    evaluated = Counter[_Line]()
+    training = Counter[_Line]()
+    for site in sites:
+        if site.during == "evaluation":
+            evaluated[_line(site)] += site.count
+        elif site.during == "training":
+            training[_line(site)] += site.steps or steps
+    return tuple(
+        replace(site, during="evaluation", steps=0)
+        if site.during in ("training", "between")
+        and training[_line(site)] <= 1 < steps
+        and site.count < evaluated[_line(site)]
+        else site
+        for site in sites
+    )
+
+
+_Line = tuple[str, int, str, str, str | None, bool, str | None]
+
+
+def _line(site: SyncSite) -> _Line:
+    where = (site.file, site.line, site.kind, site.thread, site.via)
+    return (*where, site.explicit, site.allowed)
 
 
 def _advised_in_a_loop(site: SyncSite) -> SyncSite:

@@ -72,10 +72,12 @@ class Recording:
             claim=session.detector.claim_setup,
             backdate=recorder.backdate_step,
             optimizers=lambda: session.hooks.has_optimizers,
+            eval_mode=lambda: recorder.loop.eval_mode,
         )
         session.detector.follow_setup(self._inference.spot)
         recorder.on_event = self._on_event
         recorder.loop.check_inside = self._inference.inside
+        recorder.loop.check_evaluates = self._inference.evaluates
         session.hooks.add_everything()
         stand_in.offer(self._step_aside, dry_run=session.settings.dry_run)
 

@@ -20,11 +20,12 @@ class LoopState:
     ``h2d`` range around a copy to the device, or is None. ``thread_id`` is the loop's thread.
     ``check_inside`` tells of an innermost frame of that thread whether the loop is still around
     it, None where that is not known; it ends the step of a loop that has been left.
+    ``check_evaluates`` tells of one whether it is in a loop that only evaluates.
     """
 
     __slots__ = (
-        "check_inside", "eval_mode", "evaluating", "find_phase", "finished", "h2d", "started",
-        "step", "thread_id",
+        "check_evaluates", "check_inside", "eval_mode", "evaluating", "find_phase", "finished",
+        "h2d", "started", "step", "thread_id",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,6 +38,7 @@ class LoopState:
         self.h2d: Callable[[], AbstractContextManager[object]] | None = None
         self.thread_id = threading.get_ident()
         self.check_inside: Callable[[FrameType | None], bool | None] | None = None
+        self.check_evaluates: Callable[[FrameType | None], bool] | None = None
 
     @property
     def phase(self) -> str | None:
@@ -47,6 +49,10 @@ class LoopState:
         """Whether the loop trains at ``frame``, of its thread, though it may be between steps."""
         known = self.check_inside is not None and self.check_inside(frame)
         return self.step is not None or (bool(known) and self.started and not self.finished)
+
+    def evaluates(self, frame: FrameType | None) -> bool:
+        """Whether ``frame``, of the loop's thread, is in an evaluation after the first step."""
+        return self.started and self.check_evaluates is not None and self.check_evaluates(frame)
 
     def during(self, inside: bool = False) -> str:
         """``setup`` before the first step, ``teardown`` after the last, else what the loop does.

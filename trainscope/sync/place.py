@@ -56,6 +56,8 @@ def place(loop: LoopState, frame: FrameType | None) -> Place:
         # What is done with the results of a model in eval mode; a training loop that reads its
         # loss without gradients has run the model in train mode.
         during = "evaluation"
+    elif on_loop and phase != "backward" and loop.evaluates(frame):
+        during = "evaluation"
     else:
         during = loop.during(inside)
     return Place(thread, phase, during)

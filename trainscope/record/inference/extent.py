@@ -12,7 +12,7 @@ from types import FrameType
 
 from trainscope.record.inference.loops import LoopTurns
 
-__all__ = ["in_training", "learn_batch_loop", "learn_extent"]
+__all__ = ["around", "in_training", "learn_batch_loop", "learn_extent"]
 
 
 def learn_extent(owner: LoopTurns | None, on_way: Sequence[LoopTurns]) -> None:
@@ -49,11 +49,17 @@ def in_training(
         turns: turns.extent or (turns if decided and not turns.resumable else None)
         for turns in loops
     }
-    files = {reach.region.file for reach in known.values() if reach is not None}
+    found = around([reach for reach in known.values() if reach is not None], frame)
+    return [turns for turns, reach in known.items() if reach is None or reach in found]
+
+
+def around(loops: Sequence[LoopTurns], frame: FrameType | None) -> list[LoopTurns]:
+    """Those of the loops that are around this innermost frame."""
+    files = {turns.region.file for turns in loops}
     places: list[tuple[str, int]] = []
     while frame is not None:
         file = frame.f_code.co_filename
         if file in files:
             places.append((file, frame.f_lineno or 0))
         frame = frame.f_back
-    return [turns for turns, reach in known.items() if reach is None or reach.encloses(places)]
+    return [turns for turns in loops if turns.encloses(places)]

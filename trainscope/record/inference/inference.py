@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from types import FrameType
 
 from trainscope.record.inference.doubts import counted, doubt_about, nested
-from trainscope.record.inference.extent import in_training, learn_batch_loop, learn_extent
+from trainscope.record.inference.extent import around, in_training, learn_batch_loop, learn_extent
 from trainscope.record.inference.loops import DATA, LoopTurns, Spot
 from trainscope.record.inference.regions import Region
 from trainscope.record.inference.stack import way_to
@@ -30,6 +30,7 @@ class StepInference:
             had been at before its step began.
         backdate: moves the beginning of the open step to an earlier time, in nanoseconds.
         optimizers: whether the program has any optimizer: it would end the turns.
+        eval_mode: whether the model of the newest ``evaluation`` is in eval mode.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class StepInference:
         claim: Callable[[Callable[[Spot], bool]], None] = lambda holds: None,
         backdate: Callable[[int], None] = lambda began_ns: None,
         optimizers: Callable[[], bool] = lambda: True,
+        eval_mode: Callable[[], bool] = lambda: True,
     ) -> None:
         self._begin = begin
         self._end = end
@@ -50,6 +52,7 @@ class StepInference:
         self._claim = claim
         self._backdate = backdate
         self._optimizers = optimizers
+        self._eval_mode = eval_mode
         self._loops: dict[Region, LoopTurns] = {}
         self._of_steps: list[LoopTurns] = []
         self._no_loop = LoopTurns(Region("block", "", 0))
@@ -110,6 +113,12 @@ class StepInference:
             self._left()
         return bool(inside)
 
+    def evaluates(self, frame: FrameType | None) -> bool:
+        """Whether this innermost frame is in a loop that has evaluated and never trained."""
+        trained = self.steps or 0
+        loops = [turns for turns in self._loops.values() if turns.only_evaluates(trained)]
+        return bool(loops and around(loops, frame))
+
     @property
     def steps(self) -> int | None:
         """Steps counted so far; None when that cannot be told."""
@@ -166,6 +175,9 @@ class StepInference:
                 new.append(turns)
         self._events += 1
         self._on_way = on_way
+        if kind == "evaluation" and self._eval_mode():
+            for turns in on_way:
+                turns.evaluated_after(self.steps or 0)
         self._blind = way.blind
         was_open = self._open
         self._leave(kind, new)

@@ -21,6 +21,7 @@ _MAX_RELATIONS = 20_000
 _TRAINED_FOR_ONE_IDLE = 4
 """A loop that leaves out the backward of a bad batch, once in so many turns or fewer, is one whose
 turns are steps; one that runs a backward every second or third turn is not."""
+_TRAINED_FOR_ONE_EVALUATION = 4
 _PAIRS = 8
 """Turns with a forward and a backward each, from which on that is no chance."""
 
@@ -53,6 +54,8 @@ class LoopTurns:
         """This turn has only fetched batches so far."""
         self.was_only_data = False
         """The same before the newest event."""
+        self._evaluated_after = -1
+        self._evaluated_in = 0
         self.fetches = False
         """It has fetched a batch in one of its turns."""
         self.entered = False
@@ -126,6 +129,20 @@ class LoopTurns:
             self._training_here = True
             self._trains.add((way, loop.index))
         return new
+
+    def evaluated_after(self, trained: int) -> None:
+        """Take in that a model in eval mode has run in it, after so many steps have trained."""
+        if trained != self._evaluated_after:
+            self._evaluated_after = trained
+            self._evaluated_in += 1
+
+    def only_evaluates(self, trained: int) -> bool:
+        """Whether it has evaluated, now and then among so many steps, and never trained.
+
+        What runs in every few steps, as a rollout does, is a part of them.
+        """
+        rare = 0 < self._evaluated_in * _TRAINED_FOR_ONE_EVALUATION <= trained
+        return rare and not self._trains and not self.resumable
 
     def forget_data(self) -> None:
         """There was no batch to fetch: the turn that only asked for one has not begun."""
