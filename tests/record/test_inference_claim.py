@@ -244,12 +244,29 @@ def test_what_is_claimed(program: Callable[[Tape], None]) -> None:
     assert ", ".join(claimed) == program.__doc__
 
 
-def test_a_program_with_no_loop_claims_nothing() -> None:
+def test_a_program_with_no_loop_claims_at_its_end_what_its_one_step_did() -> None:
     def program(t: Tape) -> None:
         t.note("before")
         t.forward()
+        t.note("loss")
         t.backward()
+        t.note("after")
+        assert t.claimed is None  # a loop may follow
+        t.inference.finish()
 
-    tape = tape_of(program)
-    assert len(tape.spots) == 1
-    assert tape.claimed is None
+    assert tape_of(program).claimed == ["loss", "after"]
+
+
+def test_a_backward_before_the_loop_claims_nothing_for_itself() -> None:
+    def program(t: Tape) -> None:
+        t.forward()
+        t.note("once")
+        t.backward()
+        for _ in range(3):
+            t.note("top")
+            t.forward()
+            t.note("loss")
+            t.backward()
+        t.inference.finish()
+
+    assert tape_of(program).claimed == ["top", "loss"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from trainscope import api as api  # loaded now: later the program's folder may 
 from trainscope.notice import say, write
 from trainscope.record.exit import at_end
 from trainscope.record.inference import StepInference
+from trainscope.record.inference.loops import Spot
 from trainscope.record.schedule import Schedule
 from trainscope.record.scope import Scope
 from trainscope.record.session import Session
@@ -56,20 +58,29 @@ class Recording:
             self._infer_steps(self._scope._session)
 
     def _infer_steps(self, session: Session) -> None:
-        recorder = session.recorder
+        recorder, loop = session.recorder, session.recorder.loop
+
+        def begin() -> None:
+            session.begin_step()
+            loop.trial = not inference.known
 
         def drop() -> None:
             session.drop_step()
+            loop.trial = False
             if not recorder.steps_done:
-                recorder.loop.started = False  # what follows is still set-up
+                loop.started = False  # what follows is still set-up
+
+        def claim(belongs: Callable[[Spot], bool]) -> None:
+            session.detector.claim_setup(belongs)
+            loop.trial = False
 
         self._session = session
-        self._inference = StepInference(
-            begin=session.begin_step,
+        self._inference = inference = StepInference(
+            begin=begin,
             end=session.end_step,
             end_last=lambda: session.end_step(recorder.last_end_ns),
             drop=drop,
-            claim=session.detector.claim_setup,
+            claim=claim,
             backdate=recorder.backdate_step,
             optimizers=lambda: session.hooks.has_optimizers,
             eval_mode=lambda: recorder.loop.eval_mode,

@@ -243,7 +243,7 @@ class SyncDetector:
         return None
 
     def _forbids(self) -> bool:
-        return not self._steps_only or self.loop.step is not None
+        return not self._steps_only or (self.loop.step is not None and not self.loop.trial)
 
     def failed(self, fault: Exception) -> None:
         """Learn that a fault of trainscope's own has switched everything off."""

@@ -13,11 +13,13 @@ __all__ = ["LoopState"]
 class LoopState:
     """Plain attributes that the recorder writes and the detector reads, with no lock.
 
-    ``step`` is None outside a step. ``find_phase`` tells which phase is open, None between phases:
-    it is asked at a wait, while phases come and go in every step. ``evaluating`` is true while a
-    wrapped model runs in eval mode or without gradients. ``eval_mode`` is true once one has run in
-    eval mode, until one runs in train mode, or a backward or an optimizer. ``h2d`` opens the
-    ``h2d`` range around a copy to the device, or is None. ``thread_id`` is the loop's thread.
+    ``step`` is None outside a step. ``trial`` is true while it may yet turn out that the first
+    step has not begun: what waits is set-up's until that is known. ``find_phase`` tells which
+    phase is open, None between phases: it is asked at a wait, while phases come and go in every
+    step. ``evaluating`` is true while a wrapped model runs in eval mode or without gradients.
+    ``eval_mode`` is true once one has run in eval mode, until one runs in train mode, or a
+    backward or an optimizer. ``h2d`` opens the ``h2d`` range around a copy to the device, or is
+    None. ``thread_id`` is the loop's thread.
     ``check_inside`` tells of an innermost frame of that thread whether the loop is still around
     it, None where that is not known; it ends the step of a loop that has been left.
     ``check_evaluates`` tells of one whether it is in a loop that only evaluates.
@@ -25,11 +27,12 @@ class LoopState:
 
     __slots__ = (
         "check_evaluates", "check_inside", "eval_mode", "evaluating", "find_phase", "finished",
-        "h2d", "started", "step", "thread_id",
+        "h2d", "started", "step", "thread_id", "trial",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.step: int | None = None
+        self.trial = False
         self.find_phase: Callable[[], str | None] | None = None
         self.evaluating = False
         self.eval_mode = False
@@ -62,6 +65,8 @@ class LoopState:
         """
         if self.evaluating:
             return "evaluation"
+        if self.trial:
+            return "setup"
         if self.step is not None or inside:
             return "training"
         if self.started:

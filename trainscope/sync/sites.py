@@ -15,7 +15,7 @@ __all__ = ["MAX_FOLLOWED", "MAX_SITES", "Sites"]
 
 MAX_SITES = 4096
 """More sites than any program has on purpose; beyond them only a count is kept."""
-MAX_FOLLOWED = 512
+MAX_FOLLOWED = 4096
 """Places of the set-up kept apart for `claim`; of more than these, the oldest stay set-up."""
 
 
@@ -42,6 +42,7 @@ class Sites:
         self._counts: dict[_Key, SiteCounts] = {}
         self._locate: Locate | None = None
         self._followed: dict[tuple[_Key, Hashable], SiteCounts] = {}
+        self._followed_keys: dict[_Key, int] = {}
         self._claimed: dict[_Key, SiteCounts] = {}
         self.overflow = 0
         """Waits at sites beyond `MAX_SITES`."""
@@ -94,21 +95,27 @@ class Sites:
         """Count as training's the waits of the set-up from places that ``belongs`` is true of."""
         with self._lock:
             followed, self._followed, self._locate = self._followed, {}, None
+            self._followed_keys.clear()
             for (key, place), counts in followed.items():
                 if belongs(place):
-                    counts.during = "training"
+                    counts.during, counts.steps = "training", 1
                     self._put(self._claimed, key._replace(during="training"), counts)
                 else:
                     self._put(self._counts, key, counts)
 
     def _follow(self, key: _Key, place: Hashable, counts: SiteCounts) -> None:
+        keys = self._followed_keys
         if len(self._followed) >= MAX_FOLLOWED:
             oldest = next(iter(self._followed))
             self._put(self._counts, oldest[0], self._followed.pop(oldest))
+            keys[oldest[0]] -= 1
+            if not keys[oldest[0]]:
+                del keys[oldest[0]]
         self._followed[(key, place)] = counts
+        keys[key] = keys.get(key, 0) + 1
 
     def _knows(self, key: _Key) -> bool:
-        return key in self._counts or any(known == key for known, _place in self._followed)
+        return key in self._counts or key in self._followed_keys
 
     @staticmethod
     def _put(table: dict[_Key, SiteCounts], key: _Key, earlier: SiteCounts) -> None:

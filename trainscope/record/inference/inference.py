@@ -27,7 +27,7 @@ class StepInference:
             range: that may be long ago.
         drop: ends the open step as if it had not begun: no training backward came.
         claim: is told once, in the first turn that trains, how to know spots (of `spot`) that it
-            had been at before its step began.
+            had been at before that was known.
         backdate: moves the beginning of the open step to an earlier time, in nanoseconds.
         optimizers: whether the program has any optimizer: it would end the turns.
         eval_mode: whether the model of the newest ``evaluation`` is in eval mode.
@@ -57,6 +57,8 @@ class StepInference:
         self._of_steps: list[LoopTurns] = []
         self._no_loop = LoopTurns(Region("block", "", 0))
         self._backwards_in_no_loop = 0
+        self._open_since = 0
+        """How many events there had been when the open step began."""
         self._gradients = 0
         self._events = 0
         self._open: LoopTurns | None = None
@@ -127,6 +129,11 @@ class StepInference:
         if not self._of_steps:
             return 1 if self._backwards_in_no_loop == 1 else 0
         return sum(turns.trained + turns.backward_here for turns in self._of_steps)
+
+    @property
+    def known(self) -> bool:
+        """Whether a loop is known to train; till then a step may turn out not to have begun."""
+        return bool(self._of_steps)
 
     @property
     def step_is_sure(self) -> bool:
@@ -295,7 +302,7 @@ class StepInference:
             return
         self._close(left=self._open not in self._on_way)
         self._begin()
-        self._open = owner
+        self._open, self._open_since = owner, self._events
 
     def _close(self, *, left: bool = False) -> None:
         owner, trained = self._open, self._open_trained
@@ -304,6 +311,9 @@ class StepInference:
             return
         in_vain = owner is self._no_loop and (self._of_steps or self._backwards_in_no_loop != 1)
         if trained and not in_vain:
+            if owner is self._no_loop:
+                since = self._open_since
+                self._claim(lambda spot: spot.events_before >= since)
             (self._end_last if left else self._end)()
         else:
             self._drop()
