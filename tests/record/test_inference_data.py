@@ -106,6 +106,13 @@ def enumerated(t: Tape) -> None:
         t.train()
 
 
+def another_optimizer_behind_the_loop(t: Tape) -> None:
+    """b<ebl"""
+    for _ in range(2):
+        t.train()
+    t.emit("optimizer")  # L-BFGS, after Adam
+
+
 def with_a_progress_bar(t: Tape) -> None:
     """b<ebebd"""
     for _ in progress(Loader(t, 2)):
@@ -265,6 +272,7 @@ PROGRAMS = [
     batches_fetched_for_an_inner_loop,
     first_batch_of_an_epoch_by_hand,
     a_test_that_runs_a_model,
+    another_optimizer_behind_the_loop,
 ]
 
 

@@ -211,8 +211,11 @@ class StepInference:
             # one that trained may be the only step there is, whatever follows it
             if self._on_way and not self._open_trained:
                 self._close()
-        elif kind in ("forward", "evaluation", *DATA):
-            # another kind may belong to the turn before: an optimizer behind its micro-batches
+        elif kind in ("forward", "evaluation", *DATA) or (
+            kind == "optimizer" and owner.extent is owner
+        ):
+            # another kind may belong to the turn before: an optimizer behind its micro-batches,
+            # unless each of them has had its own
             around = owner.extent
             training = around is not None and around in self._on_way
             if not owner.resumable or (around is not None and not training):
