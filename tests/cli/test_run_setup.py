@@ -56,13 +56,13 @@ def test_a_trial_before_the_loop_is_in_no_step(trial: str, tmp_path: Path) -> No
     assert done.status == 0, done.err
     report = trainscope.analyze(trainscope.load(tmp_path / "run"))
     assert report.steps.count == 5
-    before = [sync for sync in report.syncs if "BEFORE" in sync.source]
+    before = [sync for sync in report.syncs if "BEFORE" in (sync.source or "")]
     assert before
     assert {(sync.during, sync.per_step) for sync in before} == {("setup", None)}
     assert [
         (sync.during, sync.count, sync.per_step)
         for sync in report.syncs
-        if "IN EACH" in sync.source
+        if "IN EACH" in (sync.source or "")
     ] == [("training", 5, 1.0)]
 
 
@@ -84,7 +84,7 @@ def test_an_episode_of_many_waits_is_all_in_the_first_turn(tmp_path: Path) -> No
     done = under_run(*run, str(script), cwd=tmp_path)
     assert done.status == 0, done.err
     report = trainscope.analyze(trainscope.load(tmp_path / "run"))
-    acts = [sync for sync in report.syncs if "ACTS" in sync.source]
+    acts = [sync for sync in report.syncs if "ACTS" in (sync.source or "")]
     assert [(sync.during, sync.count, sync.per_step) for sync in acts] == [("training", 2100, 700)]
 
 
@@ -101,5 +101,5 @@ def test_the_step_of_a_program_without_a_loop_has_its_waits(tmp_path: Path) -> N
     assert done.status == 0, done.err
     report = trainscope.analyze(trainscope.load(tmp_path / "run"))
     assert report.steps.count == 1
-    once = [sync for sync in report.syncs if "ONCE" in sync.source]
+    once = [sync for sync in report.syncs if "ONCE" in (sync.source or "")]
     assert [(sync.during, sync.count) for sync in once] == [("training", 1)]
