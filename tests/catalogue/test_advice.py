@@ -110,6 +110,8 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("h2d-pageable", "return y, torch.zeros(n, dtype=torch.long).to(device)", MAKE_THERE),
         ("h2d-pageable", "x = torch.randn(4).to(d); y = torch.randint(9, (4,)).to(d)", MAKE_THERE),
         ("h2d-pageable", "x = torch.randn(4).to(d); y = y.to(d)", PIN),
+        ("h2d-pageable", "a = torch.rand(32, 1).expand_as(r).to(d)", MAKE_THERE),
+        ("h2d-pageable", "a = r.expand_as(torch.rand(32, 1)).to(d)", PIN),
         ("h2d-pageable", "x = torch.from_numpy(a).to(d)", PIN),
         ("item", "scaler.step(optimizer)", SCALER),
         ("item", "self.grad_scaler.step(self.optimizer)", SCALER),

@@ -114,7 +114,7 @@ def calls_scaler(source: str) -> bool:
 def moves_new(source: str) -> bool:
     """Whether all that the line moves was only just made, such as ``torch.zeros(n).to(device)``."""
     moved = [
-        node.func.value
+        _root(node.func.value)
         for node in _calls(source)
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to")
     ]
@@ -125,6 +125,17 @@ def moves_new(source: str) -> bool:
         and ast.unparse(value.func.value) == "torch"
         for value in moved
     )
+
+
+def _root(value: ast.expr) -> ast.expr:
+    """Return what a chain of methods began with: ``torch.rand(3)`` of ``torch.rand(3).log()``."""
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and isinstance(value.func.value, ast.Call)
+    ):
+        value = value.func.value
+    return value
 
 
 def _calls(source: str) -> list[ast.Call]:
