@@ -249,6 +249,9 @@ def test_what_is_loaded_is_not_to_be_saved_less_often() -> None:
     for via in (None, "torch.serialization:668 _deserialize"):
         said = advice("h2d-pageable", source=load, via=via, **copied)
         assert said == "load it once, before the loop"
+    via = "torch.nn.modules.module:2495 _load_from_state_dict"
+    said = advice("h2d-pageable", source="trainer.train()", via=via, **copied)
+    assert said == "load it once, before the loop"
     clipped = "clip_grad_norm_(model.parameters(), 1.0)"
     via = "torch.nn.utils.clip_grad:173 _clip_grads_with_norm_"
     assert "nonfinite" not in advice("h2d-pageable", source=clipped, via=via, **copied)
@@ -286,6 +289,7 @@ def test_a_library_that_reads_is_named_unless_the_line_says_what_for(
         ("h2d-scalar", "ignite.metrics.accuracy:289 reset", "e.run(data)", "makes this tensor"),
         ("h2d-list", "keras.src.core:259 convert", "m.fit(x, y)", "makes this tensor"),
         ("h2d-pageable", "torchdiffeq._impl.rk:200 f", "y = odeint(f, y0, t)", "copy it with"),
+        ("h2d-pinned", "accelerate.utils:160 send", "t.train()", "is pinned already: let accel"),
     ],
 )
 def test_what_a_library_does_is_not_to_be_written_otherwise_in_the_line(

@@ -59,3 +59,11 @@ def test_what_is_asked_for_or_needed_has_none() -> None:
     assert snippet("item", "") is None
     with pytest.raises(KeyError):
         snippet("no such kind", "")
+
+
+def test_where_a_library_copies_nothing_is_written_instead_of_the_line_that_calls_it() -> None:
+    for kind in ("h2d-pinned", "h2d-pageable", "nonzero"):
+        assert snippet(kind, "trainer.train()", via="accelerate.utils.operations:160 send") is None
+        assert snippet(kind, "trainer.train()", via="torch.nn.functional:9 f") is not None
+    own = "batch = batch.to(device)"
+    assert snippet("h2d-pinned", own, via="lightning.fabric:3 to") == snippet("h2d-pinned", own)

@@ -63,6 +63,7 @@ _BY_KIND = {
     "synchronize": "asked for: leave it out of the loop; to time a part, read CUDA events later",
     "empty_cache": "asked for: never in each step, for it also makes the next allocations slow",
 }
+_LOADS = "_load_from_state_dict"
 _READ_TOGETHER = "keep the values on the GPU, and read them only on the steps that use them"
 _NUMBER = (
     "a size or the end of a slice is a number of the CPU: keep a copy of it there, such as the "
@@ -114,7 +115,8 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
     if known.explicit:
         return _BY_KIND[kind]
     to_device = kind.startswith("h2d")
-    if to_device and ("torch.load(" in source or (via or "").startswith("torch.serialization")):
+    loads = (via or "").startswith("torch.serialization") or _LOADS in (via or "")
+    if to_device and (loads or "torch.load(" in source):
         return "load it once, before the loop"
     part_of_torch = by_library(via, to_device=to_device)
     if part_of_torch is not None:

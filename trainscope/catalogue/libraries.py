@@ -26,6 +26,9 @@ _OTHERS = {
         "non_blocking=True, if it has that setting; anything else is best handed to it on the GPU"
     ),
 }
+_OTHERS["h2d-pinned"] = (
+    "the memory is pinned already: let {} copy it with non_blocking=True, if it has that setting"
+)
 _OTHERS["size-readback"] = _OTHERS["nonzero"]
 _OTHERS["h2d-list"] = _OTHERS["h2d-scalar"]
 

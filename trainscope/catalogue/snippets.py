@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trainscope.catalogue.kinds import KINDS
-from trainscope.catalogue.reading import use_of
+from trainscope.catalogue.libraries import library_of
+from trainscope.catalogue.reading import moves_in_words, use_of
 
 __all__ = ["snippet"]
 
@@ -53,13 +54,17 @@ _BY_USE = {
 _READS = frozenset({"item", "bool", "int", "float", "repr", "format"})
 
 
-def snippet(kind: str, source: str) -> str | None:
+def snippet(kind: str, source: str, *, via: str | None = None) -> str | None:
     """Lines of Python for a sync of ``kind`` at the line ``source``, or None where none fits.
 
-    The names in it are made up. Raises ``KeyError`` for a kind that is not in ``KINDS``.
+    ``via`` is that of its ``SyncSite``: nobody can write something else instead of a line in which
+    a library, such as a trainer, makes the copy. The names in it are made up. Raises ``KeyError`` for a kind that is not in
+    ``KINDS``.
     """
     if KINDS[kind].explicit:
         return None
     if kind in _READS:
         return _BY_USE.get(use_of(source)) if source else None
+    if library_of(via) is not None and not moves_in_words(source):
+        return None
     return _BY_KIND.get(kind)

@@ -52,7 +52,7 @@ def _sync(
         gain_ms_per_step=gain_ms,
         evidence=f"{evidence}; {gain}",
         advice=site.advice,
-        snippet=None if kind is None else snippet(site.kind, site.source),
+        snippet=None if kind is None else snippet(site.kind, site.source, via=site.via),
     )
 
 
