@@ -58,8 +58,8 @@ def snippet(kind: str, source: str, *, via: str | None = None) -> str | None:
     """Lines of Python for a sync of ``kind`` at the line ``source``, or None where none fits.
 
     ``via`` is that of its ``SyncSite``: nobody can write something else instead of a line in which
-    a library, such as a trainer, makes the copy. The names in it are made up. Raises ``KeyError`` for a kind that is not in
-    ``KINDS``.
+    a library, such as a trainer, makes the copy. The names in it are made up. Raises ``KeyError``
+    for a kind that is not in ``KINDS``.
     """
     if KINDS[kind].explicit:
         return None
