@@ -234,6 +234,23 @@ def test_what_is_claimed_is_one_with_the_same_line_in_the_phase_of_later_turns()
     ]  # fmt: skip
 
 
+def test_what_several_places_of_a_line_waited_for_in_the_first_turn_is_of_one_step() -> None:
+    """As of ``x, y = x.to(device), y.to(device)``."""
+    sites, places = followed()
+
+    def line(**given: Any) -> None:
+        for place in ("x", "y"):
+            places[0] = place
+            wait(sites, **given)
+
+    line(**SETUP)
+    sites.claim(lambda place: True)
+    for step in (1, 2, 3):
+        line(step=step)
+    (site,) = sites.snapshot()
+    assert (site.during, site.count, site.steps) == ("training", 8, 4)
+
+
 def test_only_the_set_up_of_the_loop_s_thread_is_followed() -> None:
     sites, _places = followed()
     others: list[dict[str, Any]] = [{"during": "evaluation"}, {"during": "training"}]

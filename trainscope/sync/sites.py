@@ -98,10 +98,12 @@ class Sites:
             self._followed_keys.clear()
             for (key, place), counts in followed.items():
                 if belongs(place):
-                    counts.during, counts.steps = "training", 1
+                    counts.during = "training"
                     self._put(self._claimed, key._replace(during="training"), counts)
                 else:
                     self._put(self._counts, key, counts)
+            for counts in self._claimed.values():
+                counts.steps = 1  # all from the first turn, however many places of a line waited
 
     def _follow(self, key: _Key, place: Hashable, counts: SiteCounts) -> None:
         keys = self._followed_keys
