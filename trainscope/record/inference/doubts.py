@@ -53,8 +53,8 @@ def doubt_about(
             )
         return (
             "no training backward was seen on the main thread; other threads, and processes that "
-            "the program starts, are not followed: a launcher is what has to start trainscope, as in "
-            "torchrun -m trainscope run train.py"
+            "the program starts, are not followed: a launcher is what has to start trainscope, as "
+            "in torchrun -m trainscope run train.py"
         )
     for turns in loops:
         if turns.often_idle:
