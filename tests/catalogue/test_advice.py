@@ -37,10 +37,9 @@ ASSIGN = (
     "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number); values "
     "for the set places alone: x.masked_scatter_(mask, values)"
 )
-MAKE_THERE = (
-    "make it on the GPU: pass device=device to the function that makes it (random numbers then "
-    "come from the GPU's generator, and are others)"
-)
+MAKE_THERE = "make it on the GPU: pass device=device to the function that makes it"
+RANDOM = " (random numbers then come from the GPU's generator, and are others)"
+CLAMP = "x.clamp(min=number), or torch.maximum(x, y), chooses on the GPU"
 TOGETHER = "keep the values on the GPU, and read them only on the steps that use them"
 NUMBER = (
     "a size or the end of a slice is a number of the CPU: keep a copy of it there, such as the "
@@ -108,9 +107,10 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("h2d-pageable", "x = data[numpy_index]", INDEX),
         ("h2d-pageable", "mask = torch.zeros(4).cuda()", MAKE_THERE),
         ("h2d-pageable", "return y, torch.zeros(n, dtype=torch.long).to(device)", MAKE_THERE),
-        ("h2d-pageable", "x = torch.randn(4).to(d); y = torch.randint(9, (4,)).to(d)", MAKE_THERE),
+        ("h2d-pageable", "x = torch.randn(4).to(d); y = torch.randint(9, (4,)).to(d)",
+         MAKE_THERE + RANDOM),
         ("h2d-pageable", "x = torch.randn(4).to(d); y = y.to(d)", PIN),
-        ("h2d-pageable", "a = torch.rand(32, 1).expand_as(r).to(d)", MAKE_THERE),
+        ("h2d-pageable", "a = torch.rand(32, 1).expand_as(r).to(d)", MAKE_THERE + RANDOM),
         ("h2d-pageable", "a = r.expand_as(torch.rand(32, 1)).to(d)", PIN),
         ("h2d-pageable", "x = torch.from_numpy(a).to(d)", PIN),
         ("item", "scaler.step(optimizer)", SCALER),
@@ -135,6 +135,9 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("h2d-scalar", "x.index_put_((i,), zero)", FILL),
         ("nonzero", "a = x[m]", WHERE),
         ("nonzero", "y[m] = a * 2", ASSIGN),
+        ("nonzero", "out[j, :k] = targets[matches, 1:]", WHERE),
+        ("nonzero", "loss[2] = box[fg_mask].abs().mean()", WHERE),
+        ("bool", "total = max(scores.sum(), 1)", CLAMP),
         ("nonzero", "if (x[m] == 2).all(): pass", WHERE),
         ("nonzero", "i = m.nonzero()", KNOWN_SIZE),
         ("nonzero", "token, slot = torch.where(index == e)", KNOWN_SIZE),

@@ -133,6 +133,22 @@ def test_functions_of_a_useful_file_may_be_plumbing() -> None:
     }
 
 
+@pytest.mark.parametrize(("file", "told"), [("meta_tensor.py", None), ("/u/mine.py", "/u/mine.py")])
+def test_a_library_s_subclass_only_passes_a_call_on(file: str, told: str | None) -> None:
+    """As MONAI's MetaTensor, through which each call of its metrics goes."""
+    source = "def __torch_function__():\n    return sys._getframe(0)\nframe = __torch_function__()"
+    names: dict[str, object] = {"sys": sys}
+    exec(compile(source, os.path.join(PURELIB, file), "exec"), names)
+    frame = names["frame"]
+    assert isinstance(frame, FrameType)
+    blamed = blame(frame)
+    assert blamed.user is not None
+    assert (blamed.user.f_code.co_filename == told) == (told is not None)
+    working = working_frame(frame)
+    assert working is not None
+    assert (working.f_code.co_name == "__torch_function__") == (told is not None)
+
+
 def test_a_thread_of_a_library_alone_is_blamed_on_its_innermost_frame(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ from trainscope.catalogue.reading import (
     calls_scaler,
     moves_in_words,
     moves_new,
+    picks_greatest,
     reads_by_index,
     slices_by_value,
     subscripts,
@@ -77,10 +78,9 @@ _MADE_INDEX = (
     "make the index a GPU tensor once: torch.as_tensor(index, device=device), or make it there, "
     "as torch.randperm(n, device=device) does"
 )
-_MADE_THERE = (
-    "make it on the GPU: pass device=device to the function that makes it (random numbers then "
-    "come from the GPU's generator, and are others)"
-)
+_MADE_THERE = "make it on the GPU: pass device=device to the function that makes it"
+_RANDOM = " (random numbers then come from the GPU's generator, and are others)"
+_CLAMP = "x.clamp(min=number), or torch.maximum(x, y), chooses on the GPU"
 _STORED_NUMBER = (
     "fill on the GPU, without a copy: x.index_fill_(0, index, number), masked_fill_ or "
     "torch.where, and x[i:i+1] = number for one element; or store a tensor made there once"
@@ -143,7 +143,7 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
     if kind == "h2d-list" and "tensor(" not in source and "[" in source:
         return "make the index a GPU tensor once, before the loop"
     if kind == "h2d-pageable" and moves_new(source):
-        return _MADE_THERE
+        return _MADE_THERE + (_RANDOM if "rand" in source else "")
     if kind == "h2d-pageable" and via is None and reads_by_index(source):
         return _MADE_INDEX
     return _BY_KIND[kind]
@@ -153,14 +153,16 @@ def _read_advice(
     kind: str, source: str, phase: str | None, during: str, library: str | None
 ) -> str:
     use = use_of(source)
+    if library is not None and use != "log":  # the line calls it, and reads nothing by itself
+        return of_library("read", library) or _BY_USE[use]
     if use == "needed":
         return _BY_USE[use]
-    if use == "other" and library is not None:
-        return of_library("read", library) or _BY_USE[use]
     if kind == "index":
         by_index = subscripts(source) and not slices_by_value(source)
         return _BY_KIND[kind] if by_index else _NUMBER
     if use == "other" and kind == "bool":
+        if picks_greatest(source):
+            return _CLAMP
         use = "branch"
     if during == "evaluation" and use != "log" and use not in _DECIDES:
         return "add up on the GPU and read the result once, after the evaluation"
@@ -192,7 +194,8 @@ def _nonzero_advice(source: str) -> str:
     for name, what in _INDICES:
         if name in source:
             return what
-    if _stored(source) is not None:
+    value = _stored(source)
+    if value is not None and not reads_by_index(value):  # else the mask may be that of the value
         return (
             "assign on the GPU: x = torch.where(mask, value, x), or x.masked_fill_(mask, number); "
             "values for the set places alone: x.masked_scatter_(mask, values)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 __all__ = [
-    "USES", "calls_scaler", "moves_in_words", "moves_new", "reads_by_index", "slices_by_value",
-    "subscripts", "use_of",
+    "USES", "calls_scaler", "moves_in_words", "moves_new", "picks_greatest", "reads_by_index",
+    "slices_by_value", "subscripts", "use_of",
 ]  # fmt: skip
 
 USES = (
@@ -136,6 +136,11 @@ def _root(value: ast.expr) -> ast.expr:
     ):
         value = value.func.value
     return value
+
+
+def picks_greatest(source: str) -> bool:
+    """Whether the line calls Python's own ``max`` or ``min``, which compare one by one."""
+    return any(isinstance(c.func, ast.Name) and c.func.id in ("max", "min") for c in _calls(source))
 
 
 def _calls(source: str) -> list[ast.Call]:

@@ -59,7 +59,7 @@ _PASSING_FOLDERS = (
     "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_library", "_subclasses", "fx",
 )  # fmt: skip
 _PASSING_FUNCTIONS = {
-    "_tensor.py": frozenset({"__torch_function__", "_convert", "wrapped"}),
+    "_tensor.py": frozenset({"_convert", "wrapped"}),
     "autograd/graph.py": frozenset({"_engine_run_backward"}),
     "nn/modules/module.py": frozenset({"_call_impl", "_wrapped_call_impl"}),
 }
@@ -84,6 +84,8 @@ def _only_passes(filename: str, function: str) -> bool:
     """Return whether a library's function is plumbing: not what did the work."""
     if filename.startswith((*_GENERATED, _OURS)) or _INDUCTOR in filename:
         return True
+    if function == "__torch_function__":  # of torch's subclass or another library's, as MONAI's
+        return not is_user_file(filename)
     path = _torch_file(os.path.abspath(filename))
     if path is None:
         return False
