@@ -397,6 +397,26 @@ def test_behind_micro_batches_it_still_trains() -> None:
     assert "".join(tape.log) == "b<ebebebebebl"
 
 
+def test_a_validation_in_the_loop_that_fetches_for_an_inner_one_is_not_training() -> None:
+    def batches(t: Tape, number: int, *, training: bool) -> None:
+        for _ in Loader(t, number):
+            if training:
+                for _ in range(1):  # for each of the optimizers
+                    t.train()
+            else:
+                t.emit("evaluation")
+            t.wait()
+
+    def program(t: Tape) -> None:
+        for _ in range(3):
+            batches(t, 2, training=True)
+            batches(t, 2, training=False)
+
+    # learnt in the second turn of each: what is training, and what only evaluates
+    first, later = [False, True, True, False], [True, True, False, False]
+    assert tape_of(program).inside == [*first, *later, *later]
+
+
 def test_a_generator_s_loop_reaches_as_far_as_its_reader_s() -> None:
     def training(t: Tape) -> Iterator[int]:
         for number in range(3):

@@ -50,7 +50,13 @@ def in_training(
         for turns in loops
     }
     found = around([reach for reach in known.values() if reach is not None], frame)
-    return [turns for turns, reach in known.items() if reach is None or reach in found]
+    return [
+        turns
+        for turns, reach in known.items()
+        if reach is None
+        # a function that goes through the batches of a validation too
+        or (reach in found and (reach is turns or not reach.evaluates_now))
+    ]
 
 
 def around(loops: Sequence[LoopTurns], frame: FrameType | None) -> list[LoopTurns]:

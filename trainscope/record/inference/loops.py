@@ -79,6 +79,11 @@ class LoopTurns:
         return self.idle * _TRAINED_FOR_ONE_IDLE > self.trained
 
     @property
+    def evaluates_now(self) -> bool:
+        """This turn has only evaluated so far, as turns of it have to their end."""
+        return self.evaluated > 0 and bool(self._here) and not self._training_here
+
+    @property
     def place(self) -> str:
         """``file:line``, with the file as the user would write it."""
         file = self.region.file
