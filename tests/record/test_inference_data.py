@@ -227,6 +227,15 @@ def batches_fetched_for_an_inner_loop(t: Tape) -> None:
         t.wait()
 
 
+def batches_fetched_outside_of_a_retry(t: Tape) -> None:
+    """b<lb<eb<e"""
+    for _ in Loader(t, 3):
+        while True:  # until the batch, in smaller parts, fits into memory
+            for _ in range(1):  # for each of the optimizers
+                t.train()
+            break
+
+
 def first_batch_of_an_epoch_by_hand(t: Tape) -> None:
     """b<ebeblbebebl"""
     for _ in range(2):
@@ -270,6 +279,7 @@ PROGRAMS = [
     one_loop_for_both,
     micro_batches_of_a_batch,
     batches_fetched_for_an_inner_loop,
+    batches_fetched_outside_of_a_retry,
     first_batch_of_an_epoch_by_hand,
     a_test_that_runs_a_model,
     another_optimizer_behind_the_loop,

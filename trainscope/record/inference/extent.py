@@ -27,14 +27,17 @@ def learn_extent(owner: LoopTurns | None, on_way: Sequence[LoopTurns]) -> None:
 
 
 def learn_batch_loop(owner: LoopTurns, on_way: Sequence[LoopTurns]) -> None:
-    """Take in that a turn of ``owner`` begins, in a turn of the loop around it that has fetched.
+    """Take in that a turn of ``owner`` begins, in a turn of a loop around it that has fetched.
 
-    Where ``owner`` itself never fetches, that loop fetches its batches for it, as that of a
-    Hugging Face ``Trainer`` does for one optimizer step, and is training too.
+    Where ``owner`` itself never fetches, the nearest that does fetches its batches for it, as that
+    of a Hugging Face ``Trainer`` does for one optimizer step, and is training too.
     """
-    at = on_way.index(owner)
-    if owner.extent is owner and not owner.fetches and at and on_way[at - 1].was_only_data:
-        owner.extent = on_way[at - 1]
+    if owner.extent is not owner or owner.fetches:
+        return
+    outer = on_way[: on_way.index(owner)]
+    fetching = next((turns for turns in reversed(outer) if turns.fetches), None)
+    if fetching is not None and fetching.was_only_data:
+        owner.extent = fetching
 
 
 def in_training(
