@@ -220,6 +220,54 @@ CASES = {
         "Dry run: no line would make the CPU wait for the GPU in 20 steps. 1 line would wait "
         "outside training steps.",
     ),
+    "an agent that acts between steps": (
+        trace(
+            syncs=(
+                site(count=480, blocked_ns_total=5_000_000_000),
+                site(during="evaluation", line=9, blocked_ns_total=7_000_000_000),
+                site(during="between", blocked_ns_total=8_000_000_000),
+            )
+        ),
+        "train.py:42 made the CPU wait 10.7 ms of every 20.4 ms step (`if loss.item() > 1e9:`); "
+        "what removing it would gain is not known from this run. The CPU waited longer outside "
+        "training steps, 15.0 s against 5.00 s, most at train.py:42.",
+    ),
+    "an agent whose waits were not all timed": (
+        trace(
+            syncs=(
+                site(count=480),
+                site(during="evaluation", line=9, count=3000),
+                site(during="between", line=9, count=3000, **UNTIMED),
+                site(during="setup", count=90_000, **UNTIMED),
+            )
+        ),
+        "train.py:42 made the CPU wait 10.7 ms of every 20.4 ms step (`if loss.item() > 1e9:`); "
+        "what removing it would gain is not known from this run. The CPU waited more often "
+        "outside training steps, 6,000 times against 480, most at train.py:9.",
+    ),
+    "dry run, an agent": (
+        trace(
+            step_rows(20),
+            info=DRY,
+            syncs=(site(count=20, **UNTIMED), site(during="between", line=9, count=81, **UNTIMED)),
+        ),
+        "Dry run: 1 line would make the CPU wait for the GPU in 20 steps; first train.py:42 "
+        "(20 times). The CPU would wait more often outside training steps, 81 times against 20, "
+        "most at train.py:9.",
+    ),
+    "dry run, a checkpoint of many tensors": (
+        trace(
+            step_rows(20),
+            info=DRY,
+            syncs=(
+                site(count=20, **UNTIMED),
+                site(during="between", line=9, count=40, **UNTIMED),
+                site(during="between", line=30, count=999, via="torch.serialization:1", **UNTIMED),
+            ),
+        ),
+        "Dry run: 1 line would make the CPU wait for the GPU in 20 steps; first train.py:42 "
+        "(20 times). 2 lines would wait outside training steps.",
+    ),
     "dry run, off": (
         trace(step_rows(2), info=DRY, detector=DetectorState()),
         "Dry run in 2 steps: the detector was off, so nothing was looked for.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainscope.analysis.gpu_branches import Place, never_with_gpu
 from trainscope.analysis.syncs import Line
 from trainscope.report.model import StepsReport
+from trainscope.report.verdict_outside import outside_in_words, places_outside
 from trainscope.report.wording import count_of, duration, places
 from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
@@ -28,16 +28,17 @@ def verdict(
     """
     sentences = [*gain]
     dry = trace.info.dry_run
-    outside = len(_places_outside(trace, lines))
+    outside = len(places_outside(trace, lines))
     if dry:
         sentences.append(_dry_run(trace, steps, lines, outside))
     elif lines:
         sentences.extend(_waits(trace, steps, lines, known=bool(gain)))
     else:
         sentences.append(_no_wait(trace, steps, outside))
-    if outside:
-        waits = "would wait" if dry else "waited"
-        sentences.append(f"{count_of(outside, 'line')} {waits} outside training steps.")
+    known = bool(steps.count) and not trace.info.steps_in_doubt
+    elsewhere = outside_in_words(trace, lines, steps_known=known)
+    if elsewhere is not None:
+        sentences.append(elsewhere)
     if trace.detector is not None and trace.detector.races:
         race = trace.detector.races[0]
         where = f"{relative_path(race.file, trace.info.cwd)}:{race.line}"
@@ -116,18 +117,6 @@ def _no_wait(trace: Trace, steps: StepsReport, outside: int) -> str:
             f"No sync in {ran} but those asked for or allowed: {count_of(lines, 'line')}, {total}."
         )
     return f"No sync in {ran} (detector armed in all of them)."
-
-
-def _places_outside(trace: Trace, lines: Sequence[Line]) -> frozenset[Place]:
-    """The other lines that wait unasked, none of them while compiling."""
-    others = frozenset(
-        (site.file, site.line)
-        for site in trace.syncs
-        if not site.explicit
-        and site.allowed is None
-        and site.during not in ("training", "compilation")
-    )
-    return others - {line.place for line in lines} - never_with_gpu(trace)
 
 
 def _no_step(steps: StepsReport) -> str:
