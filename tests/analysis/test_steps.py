@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,6 +32,20 @@ def test_steps_of_a_window_are_left_out_unless_none_would_be_left() -> None:
     assert (times.left_out_warm_up, times.left_out_captured) == (1, 3)
     times = time_steps(trace(step_rows(3), captures=captured(0, 2)))
     assert (times.step.tolist(), times.left_out_captured) == ([0, 1, 2], 0)
+
+
+def test_steps_after_a_window_whose_profiler_stayed_are_left_out_if_enough_came_before() -> None:
+    def stayed(first: int, last: int) -> CaptureState:
+        window = replace(captured(first, last).windows[0], stays="TEARDOWN_CUPTI is '0'")
+        return CaptureState((window,), True)
+
+    times = time_steps(trace(step_rows(30), captures=stayed(11, 13)))
+    assert times.step.tolist() == list(range(1, 11))
+    left_out = (times.left_out_warm_up, times.left_out_captured, times.left_out_slowed)
+    assert left_out == (1, 3, 16)
+    times = time_steps(trace(step_rows(30), captures=stayed(10, 13)))
+    assert times.step.tolist() == [*range(1, 10), *range(14, 30)]
+    assert times.left_out_slowed == 0
 
 
 def test_the_first_step_in_a_window_is_counted_as_warm_up_once() -> None:

@@ -9,7 +9,7 @@ from made_runs import INFO, ITEM, MS, full_trace, site, step_rows, trace
 from trainscope.report import text
 from trainscope.report.build import build
 from trainscope.report.model import LeftOut, LongSteps, RangeReport, Spread
-from trainscope.trace.captures import CaptureState
+from trainscope.trace.captures import CaptureState, CaptureWindow
 from trainscope.trace.counts import Counts
 
 
@@ -208,6 +208,30 @@ def test_findings_are_the_unwanted_lines_then_races_gaps_and_captures() -> None:
     assert findings[0].advice == ITEM.advice
     assert findings[2].evidence == "`use(x)`, 2 times"
     assert findings[4].evidence == "steps 27-30: the loop ended; the loop ended in the window"
+
+
+@pytest.mark.parametrize(
+    ("first", "rows", "times_are", "slowed"),
+    [(20, 40, "left out", 13), (3, 40, "too long", 0), (20, 27, None, 0)],
+)
+def test_a_profiler_that_stayed_is_told_with_what_it_does_to_the_times_of_later_steps(
+    first, rows, times_are, slowed
+) -> None:
+    stays = "with CUDA 12.4 it cannot leave"
+    window = CaptureWindow(first, first, first + 6, None, "torch.profiler", True, 0, 0, stays)
+    made = build(trace(step_rows(rows), captures=CaptureState((window,))))
+    assert made.steps.left_out.slowed == slowed
+    if times_are is None:
+        assert made.notes == []
+        return
+    assert made.notes == [
+        f"the profiler stayed in the process after step {first + 6}, and slows each launch of the "
+        f"steps since ({stays}): their times are {times_are}"
+    ]
+    told = " ".join(text.render(made, width=80).split())
+    out = "7 captured and 13 with the profiler still in the process left out"
+    assert (out in told) is bool(slowed)
+    assert made.notes[0][:40] in told
 
 
 def test_a_schedule_that_never_became_active_is_a_finding() -> None:

@@ -26,6 +26,8 @@ WARM_UP_FROM_STEPS = 5
 LONG_OVER_MEDIAN = 5
 """From over this many times the median a step is a long one: it does something that others do not,
 and shares of all time would show that and nothing else."""
+ENOUGH_BEFORE = 10
+"""From so many steps before a window whose profiler stayed, those after it are left out."""
 MAX_PHASES = 40
 """Phase names reported, by total time; a name made anew each step would give as many as steps."""
 
@@ -43,6 +45,7 @@ class StepTimes:
     duration_ns: Ns
     left_out_warm_up: int
     left_out_captured: int
+    left_out_slowed: int = 0
 
     @property
     def is_long(self) -> NDArray[np.bool_]:
@@ -69,7 +72,8 @@ class PhaseTimes:
 def time_steps(trace: Trace) -> StepTimes:
     """Durations of the steps, without the first of five and more, and without captured ones.
 
-    Where that would leave none, captured steps are kept.
+    Where that would leave none, captured steps are kept. The steps after a window whose profiler
+    stayed in the process are left out too, if enough remain before it.
     """
     ranges = trace.ranges
     rows = np.flatnonzero((ranges.depth == 0) & (ranges.step >= 0))
@@ -79,9 +83,13 @@ def time_steps(trace: Trace) -> StepTimes:
     if len(rows) >= WARM_UP_FROM_STEPS:
         measured[0] = False
     warm_up = int(len(rows) - measured.sum())
-    captured = _in_windows(step, trace) & measured
-    if (measured & ~captured).any():
-        measured &= ~captured
+    free = measured & ~_in_windows(step, trace)
+    if free.any():
+        measured = free
+    captured = len(rows) - warm_up - int(measured.sum())
+    slowed = measured & (step > _profiler_stayed_after(trace))
+    if (measured & ~slowed).sum() >= ENOUGH_BEFORE:
+        measured &= ~slowed
     kept = rows[measured]
     return StepTimes(
         count=len(rows),
@@ -89,7 +97,8 @@ def time_steps(trace: Trace) -> StepTimes:
         start_ns=ranges.start_ns[kept],
         duration_ns=ranges.end_ns[kept] - ranges.start_ns[kept],
         left_out_warm_up=warm_up,
-        left_out_captured=len(rows) - warm_up - len(kept),
+        left_out_captured=captured,
+        left_out_slowed=len(rows) - warm_up - captured - len(kept),
     )
 
 
@@ -157,3 +166,9 @@ def _in_windows(step: Ns, trace: Trace) -> NDArray[np.bool_]:
     for window in trace.captures.windows if trace.captures is not None else ():
         inside |= (step >= window.first_step) & (step <= window.last_step)
     return inside
+
+
+def _profiler_stayed_after(trace: Trace) -> int:
+    """The last step before a profiler that stayed slowed all that came."""
+    windows = trace.captures.windows if trace.captures is not None else ()
+    return min((window.last_step for window in windows if window.stays), default=2**63 - 1)

@@ -86,7 +86,7 @@ def build_on(basis: Basis) -> Report:
         metrics=_metrics(trace),
         ranks=as_ranks(trace),
         not_seen=list(trace.counts.not_seen),
-        notes=[*info.notes, *trace.notes],
+        notes=[*info.notes, *trace.notes, *_slowed(trace, times)],
     )
 
 
@@ -125,6 +125,24 @@ def _capture(trace: Trace) -> CaptureReport | None:
         missing=missing,
         files=[f"rank{trace.rank}/{each.file}" for each in state.windows if each.file],
     )
+
+
+def _slowed(trace: Trace, times: StepTimes) -> list[str]:
+    """What a profiler that stayed after its window did to the steps that came."""
+    windows = trace.captures.windows if trace.captures is not None else ()
+    stayed = next((window for window in windows if window.stays), None)
+    if stayed is None:
+        return []
+    if times.left_out_slowed:
+        times_are = "their times are left out"
+    elif (times.step > stayed.last_step).any():
+        times_are = "their times are too long"
+    else:
+        return []
+    return [
+        f"the profiler stayed in the process after step {stayed.last_step}, and slows each launch "
+        f"of the steps since ({stayed.stays}): {times_are}"
+    ]
 
 
 def _metrics(trace: Trace) -> MetricsReport | None:

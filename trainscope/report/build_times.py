@@ -26,7 +26,11 @@ def as_steps(trace: Trace, times: StepTimes) -> StepsReport:
         optimizer_steps=trace.counts.optimizer_steps,
         counted_by=trace.info.counted_by,
         wall_ms=spread_ms(times.duration_ns) if len(times.step) else None,
-        left_out=LeftOut(warm_up=times.left_out_warm_up, captured=times.left_out_captured),
+        left_out=LeftOut(
+            warm_up=times.left_out_warm_up,
+            captured=times.left_out_captured,
+            slowed=times.left_out_slowed,
+        ),
         long=_long(times),
     )
 

@@ -29,6 +29,8 @@ class LeftOut(Part):
     warm_up: int
     captured: int
     """Steps in captured windows: profiling slows them."""
+    slowed: int = 0
+    """Steps after a window whose profiler stayed in the process."""
 
 
 class LongSteps(Part):

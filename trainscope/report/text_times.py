@@ -56,10 +56,11 @@ def _steps(report: Report) -> Iterator[RenderableType]:
             for number, what in (
                 (steps.left_out.warm_up, "warm-up"),
                 (steps.left_out.captured, "captured"),
+                (steps.left_out.slowed, "with the profiler still in the process"),
             )
             if number
         ]
-        yield hanging("", times + (f", {' and '.join(out)} left out" if out else ""))
+        yield hanging("", times + (f", {_all_of(out)} left out" if out else ""))
     if steps.long is not None:
         yield hanging("", _long(steps.long))
     if report.overhead is not None:
@@ -70,6 +71,10 @@ def _steps(report: Report) -> Iterator[RenderableType]:
             f"trainscope itself: at least {cost} a step"
             + ("" if share is None else f" ({share:.1%})"),
         )
+
+
+def _all_of(parts: list[str]) -> str:
+    return " and ".join([*filter(None, [", ".join(parts[:-1])]), parts[-1]])
 
 
 def _long(long: LongSteps) -> str:

@@ -27,6 +27,9 @@ class CaptureWindow:
     """How long the loop stood still between two steps to start, stop and write the window."""
     bytes_written: int
     """Size of ``file``."""
+    stays: str = ""
+    """Why the profiler stayed in the process, and slowed the steps after the window; empty where it
+    left."""
 
 
 @dataclass(frozen=True)

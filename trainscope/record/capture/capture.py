@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from trainscope.notice import warn
+from trainscope.record.capture.cupti import see_off
 from trainscope.record.capture.foreign import other_profiler
 from trainscope.record.capture.nsys_window import NsysWindow, under_nsys
 from trainscope.record.capture.one_window import OneWindow
@@ -94,6 +95,7 @@ class Capture:
             self._give_up("the run was closed on another thread, which cannot stop the profiler")
         else:
             self._guarded(self._cut_short, f"the run ended {self._when()}")
+        see_off()
 
     def state(self) -> CaptureState:
         """What has been captured so far; safe to call on another thread."""

@@ -75,6 +75,10 @@ class NsysWindow:
     def cancel(self) -> None:
         """Nothing has begun before ``start``."""
 
+    def why_it_stays(self) -> str:
+        """nsys is there from the beginning: the steps before a window are no faster."""
+        return ""
+
     def missing(self) -> tuple[str, ...]:
         """What this window lacks, in words."""
         if self._cuda:

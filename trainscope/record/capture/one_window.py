@@ -105,4 +105,5 @@ class OneWindow:
             complete=complete,
             pause_ns=self._pause_ns,
             bytes_written=size_bytes,
+            stays=self.window.why_it_stays(),
         )

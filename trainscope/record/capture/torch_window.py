@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile
 
+from trainscope.record.capture.cupti import leaving, see_off, why_it_stays
 from trainscope.record.capture.foreign import is_recording
 
 __all__ = ["TorchWindow"]
@@ -71,7 +72,8 @@ class TorchWindow:
         """
         if not is_recording():
             return False  # another session ended ours; writing its empty result would crash
-        self._profile.stop_trace()
+        with leaving() if self._cuda else nullcontext():
+            self._profile.stop_trace()
         result = getattr(self._profile.profiler, "kineto_results", None)
         return result is not None and result.trace_start_ns() != 0
 
@@ -79,6 +81,7 @@ class TorchWindow:
         """Leave the warm-up without a trace."""
         self._profile.start_trace()
         self.stop()
+        see_off()
 
     def write(self, path: Path) -> int:
         """Write the trace to ``path`` (``.json.gz``) and return its size in bytes.
@@ -100,7 +103,12 @@ class TorchWindow:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     os.truncate(leftover, 0)  # where it failed, torch keeps the file open
                     leftover.unlink()
+            see_off()
         return path.stat().st_size
+
+    def why_it_stays(self) -> str:
+        """Why the profiler goes on slowing the process after this window; empty where it leaves."""
+        return why_it_stays() if self._cuda else ""
 
     def missing(self) -> tuple[str, ...]:
         """What this window lacks, in words."""
