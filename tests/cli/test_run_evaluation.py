@@ -60,7 +60,7 @@ def test_an_evaluation_loop_inside_training(tmp_path: Path) -> None:
         ("training", 24),
     ]
     lines = [line.strip() for line in done.err.splitlines()]
-    heading = lines.index("Other waits: asked for, allowed, or outside training steps")
+    heading = lines.index("Other waits: asked for, allowed, or outside training")
     at = next(number for number, line in enumerate(lines) if line.endswith("# EVALUATION"))
     assert at > heading
     assert lines[at - 1].endswith("in evaluate: TS101 item, 15 times in evaluation") or (

@@ -165,7 +165,7 @@ def test_a_wait_in_evaluation_is_listed_apart_with_its_advice() -> None:
     evaluated = {"during": "evaluation", "source": source, "advice": advice, "count": 6}
     sites = (site(line=8), site(line=9, **evaluated), site(line=10, **evaluated, explicit=True))
     made = text.render(build(trace(syncs=sites)))
-    others = made.split("Other waits: asked for, allowed, or outside training steps\n")[1]
+    others = made.split("Other waits: asked for, allowed, or outside training\n")[1]
     lines = [line.strip() for line in others.split("\n\n")[0].splitlines()]
     at = next(number for number, line in enumerate(lines) if "train.py:9 " in line)
     assert "6 times in evaluation" in lines[at]
@@ -176,7 +176,7 @@ def test_a_wait_in_evaluation_is_listed_apart_with_its_advice() -> None:
 def test_a_wait_listed_apart_says_through_which_library_it_came() -> None:
     checked = site(line=9, during="setup", count=1, via="torch/nn/init.py:20 in normal_")
     made = text.render(build(trace(syncs=(checked,))), width=200)
-    others = made.split("Other waits: asked for, allowed, or outside training steps\n")[1]
+    others = made.split("Other waits: asked for, allowed, or outside training\n")[1]
     assert "1 time in setup, through torch/nn/init.py:20 in normal_" in others.splitlines()[0]
 
 

@@ -93,7 +93,7 @@ CASES = {
             )
         ),
         "No sync in 480 steps of 20.4 ms (detector armed in all of them). 2 lines waited outside "
-        "training steps.",
+        "training.",
     ),
     "detector off": (
         trace(detector=DetectorState()),
@@ -126,7 +126,7 @@ CASES = {
     ),
     "no step but an evaluation": (
         trace([], syncs=(site(during="evaluation"),)),
-        "No training step was seen (counted by scope.steps). 1 line waited outside training steps.",
+        "No training step was seen (counted by scope.steps). 1 line waited outside training.",
     ),
     "no step but waits": (
         trace([], syncs=(site(during="setup", count=20, timed=20, blocked_ns_total=12_000_000),)),
@@ -178,7 +178,7 @@ CASES = {
     "dry run without steps, evaluation": (
         trace([], info=NO_STEP_DRY, syncs=(site(during="evaluation", **UNTIMED),)),
         "Dry run. No training step was seen (cannot tell: no training backward was seen on the "
-        "main thread). 1 line would wait outside training steps.",
+        "main thread). 1 line would wait outside training.",
     ),
     "dry run, rarely and in each step": (
         trace(
@@ -218,7 +218,7 @@ CASES = {
     "dry run, evaluation": (
         trace(step_rows(20), info=DRY, syncs=(site(during="evaluation", **UNTIMED),)),
         "Dry run: no line would make the CPU wait for the GPU in 20 steps. 1 line would wait "
-        "outside training steps.",
+        "outside training.",
     ),
     "an agent that acts between steps": (
         trace(
@@ -230,7 +230,7 @@ CASES = {
         ),
         "train.py:42 made the CPU wait 10.7 ms of every 20.4 ms step (`if loss.item() > 1e9:`); "
         "what removing it would gain is not known from this run. The CPU waited longer outside "
-        "training steps, 15.0 s against 5.00 s, most at train.py:42.",
+        "training, 15.0 s against 5.00 s, most at train.py:42.",
     ),
     "an agent whose waits were not all timed": (
         trace(
@@ -243,7 +243,7 @@ CASES = {
         ),
         "train.py:42 made the CPU wait 10.7 ms of every 20.4 ms step (`if loss.item() > 1e9:`); "
         "what removing it would gain is not known from this run. The CPU waited more often "
-        "outside training steps, 6,000 times against 480, most at train.py:9.",
+        "outside training, 6,000 times against 480, most at train.py:9.",
     ),
     "dry run, an agent": (
         trace(
@@ -252,7 +252,7 @@ CASES = {
             syncs=(site(count=20, **UNTIMED), site(during="between", line=9, count=81, **UNTIMED)),
         ),
         "Dry run: 1 line would make the CPU wait for the GPU in 20 steps; first train.py:42 "
-        "(20 times). The CPU would wait more often outside training steps, 81 times against 20, "
+        "(20 times). The CPU would wait more often outside training, 81 times against 20, "
         "most at train.py:9.",
     ),
     "dry run, a checkpoint of many tensors": (
@@ -266,7 +266,7 @@ CASES = {
             ),
         ),
         "Dry run: 1 line would make the CPU wait for the GPU in 20 steps; first train.py:42 "
-        "(20 times). 2 lines would wait outside training steps.",
+        "(20 times). 2 lines would wait outside training.",
     ),
     "dry run, off": (
         trace(step_rows(2), info=DRY, detector=DetectorState()),

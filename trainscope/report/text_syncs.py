@@ -61,7 +61,7 @@ def syncs_section(report: Report) -> Iterator[RenderableType]:
             known = report.what_if is not None and report.what_if.removals
             yield hanging("", f"{_NOT_GAIN} {_SEE_BELOW if known else _TRY_IT}", style="dim")
     if short:
-        yield heading("Other waits: asked for, allowed, or outside training steps")
+        yield heading("Other waits: asked for, allowed, or outside training")
         for sync in short[:MAX_SHORT]:
             yield from _in_short(sync)
             if sync.during == "evaluation" and not (

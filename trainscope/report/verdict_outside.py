@@ -1,4 +1,4 @@
-"""What the first line of a report says of waits outside training steps."""
+"""What the first line of a report says of waits outside training."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def outside_in_words(trace: Trace, lines: Sequence[Line], *, steps_known: bool) 
     if not outside:
         return None
     waits = "would wait" if trace.info.dry_run else "waited"
-    return f"{count_of(outside, 'line')} {waits} outside training steps."
+    return f"{count_of(outside, 'line')} {waits} outside training."
 
 
 def _mostly_outside(trace: Trace) -> str | None:
@@ -69,10 +69,10 @@ def _mostly_outside(trace: Trace) -> str | None:
     most = f"most at {relative_path(file, trace.info.cwd)}:{line}"
     if timed:
         than = f"{duration(there / 1e6)} against {duration(here / 1e6)}"
-        return f"The CPU waited longer outside training steps, {than}, {most}."
+        return f"The CPU waited longer outside training, {than}, {most}."
     than = f"{there:,} times against {here:,}"
     waits = "would wait" if trace.info.dry_run else "waited"
-    return f"The CPU {waits} more often outside training steps, {than}, {most}."
+    return f"The CPU {waits} more often outside training, {than}, {most}."
 
 
 def _unasked(trace: Trace) -> list[SyncSite]:
