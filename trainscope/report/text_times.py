@@ -17,6 +17,10 @@ MAX_RANGES = 20
 """Ranges shown, over both tables."""
 _WIDE = 72
 """Columns from which a table has room for percentiles."""
+_OFTEN = (
+    "evaluation is in most steps here: a forward in eval mode or without gradients, such as a "
+    "teacher's, a reference model's or a rollout's"
+)
 _NAMED = 8
 """Long steps named by their numbers."""
 
@@ -106,6 +110,16 @@ def _phases(report: Report, width: int) -> Iterator[RenderableType]:
     grid.add_row("outside phases", "", *("" for _ in spreads), f"{max(rest, 0):.1%}", "")
     yield heading("Phases: CPU time in a step")
     yield grid
+    if _evaluates_often(report):
+        yield hanging("", _OFTEN)
+
+
+def _evaluates_often(report: Report) -> bool:
+    """Whether most steps hold what ``trainscope run`` calls an evaluation."""
+    if not (report.steps.counted_by or "").startswith("trainscope run"):
+        return False  # the program may have named a phase so
+    steps = {phase.name: phase.steps or 0 for phase in report.phases}
+    return 2 * steps.get("evaluation", 0) > max(steps.values())
 
 
 def _ranges(report: Report, width: int) -> Iterator[RenderableType]:
