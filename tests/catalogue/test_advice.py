@@ -272,6 +272,9 @@ def test_what_is_loaded_is_not_to_be_saved_less_often() -> None:
             "lightning",
         ),
         ("wandb.sdk.wandb_run:1 log", "training", "wandb.log({'loss': loss})", None),
+        ("wandb.sdk.wandb_run:1 log", "training", "run.log(dict(loss=loss.detach().mean()))", None),
+        ("transformers.trainer:3 f", "evaluation", "print(trainer.evaluate())", "transformers"),
+        ("torchmetrics.metric:9 f", "training", "print(f'{m.compute():.2f}')", "torchmetrics"),
         ("/opt/x.py:3 f", "training", "value = f(loss)", None),
     ],
 )

@@ -8,6 +8,7 @@ from trainscope.catalogue.reading import (
     calls_scaler,
     moves_in_words,
     moves_new,
+    only_logs,
     picks_greatest,
     reads_by_index,
     slices_by_value,
@@ -153,7 +154,8 @@ def _read_advice(
     kind: str, source: str, phase: str | None, during: str, library: str | None
 ) -> str:
     use = use_of(source)
-    if library is not None and use != "log":  # the line calls it, and reads nothing by itself
+    # the line calls it, and reads nothing by itself, unless all that it does is to log
+    if library is not None and (use != "log" or not only_logs(source)):
         return of_library("read", library) or _BY_USE[use]
     if use == "needed":
         return _BY_USE[use]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 __all__ = [
-    "USES", "calls_scaler", "moves_in_words", "moves_new", "picks_greatest", "reads_by_index",
-    "slices_by_value", "subscripts", "use_of",
+    "USES", "calls_scaler", "moves_in_words", "moves_new", "only_logs", "picks_greatest",
+    "reads_by_index", "slices_by_value", "subscripts", "use_of",
 ]  # fmt: skip
 
 USES = (
@@ -63,6 +63,15 @@ def use_of(source: str) -> str:
     if isinstance(statement, ast.Expr) and names & _LOGGING:
         return "log"
     return "other"
+
+
+def only_logs(source: str) -> bool:
+    """Whether the line calls nothing but what logs and what makes a text or a number of a value.
+
+    ``print(trainer.evaluate())`` logs what was read in ``evaluate``.
+    """
+    known = _LOGGING | _PASSING | _READS | {"detach"}
+    return all(_name(call) in known for call in _calls(source))
 
 
 def reads_by_index(source: str) -> bool:
