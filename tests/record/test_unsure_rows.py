@@ -50,6 +50,21 @@ def test_a_step_that_is_dropped_leaves_its_ranges_in_none(recorder: Recorder) ->
     assert rows(recorder) == [(0, "step", 0, 110, 113)]
 
 
+def test_the_fetch_that_began_a_step_was_no_evaluation_s(recorder: Recorder) -> None:
+    """A trainer that puts the model into train mode only once it has its batch."""
+    recorder.close_aside(recorder.open("evaluation"))
+    recorder.close_aside(recorder.open("evaluation"))
+    recorder.close_aside(recorder.open("evaluation"))
+    recorder.begin_step(0)
+    recorder.backdate_step(102)
+    recorder.step_is_sure()
+    assert rows(recorder) == [
+        (-1, "evaluation", 1, 100, 101),
+        (0, "data", 1, 102, 103),
+        (0, "evaluation", 1, 104, 105),
+    ]
+
+
 def test_a_step_takes_what_it_proves_to_have_begun_with(recorder: Recorder) -> None:
     recorder.close_aside(recorder.open("data"))
     recorder.close_aside(recorder.open("data"))

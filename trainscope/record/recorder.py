@@ -19,6 +19,7 @@ __all__ = [
 ]
 
 STEP_NAME = "step"
+DATA_NAME = "data"
 MAX_WAITING_ROWS = 1 << 20
 """Rows that wait when nothing takes them away: about 150 MB; then they are dropped and counted."""
 OTHER_NAMES = "(other names)"
@@ -264,7 +265,7 @@ class Recorder:
             return
         start_ns = max(start_ns, self._step_end_ns)
         self._step_start_ns = min(start_ns, self._step_start_ns)
-        self._unsure.give(self.step, start_ns)
+        self._unsure.give(self.step, start_ns, first_name_id=self.name_id(DATA_NAME))
 
     def step_is_sure(self) -> None:
         """The open step, which was inferred, will not be dropped."""

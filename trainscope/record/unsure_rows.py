@@ -64,11 +64,19 @@ class UnsureRows:
         if len(self._kept) > MAX_KEPT:
             self._numbers.extend(self._kept.popleft())
 
-    def give(self, step: int, start_ns: int) -> None:
-        """Of those kept, what began from ``start_ns`` on is the step's, the rest in none."""
+    def give(self, step: int, start_ns: int, *, first_name_id: int) -> None:
+        """Of those kept, what began from ``start_ns`` on is the step's, the rest in none.
+
+        The first of the step's is named ``first_name_id``: it was taken for an evaluation's where
+        the model was still in eval mode.
+        """
+        name_id: int | None = first_name_id
         while self._kept:
             row = self._kept.popleft()
-            self._numbers.extend((step, row[1], 1, *row[3:]) if row[3] >= start_ns else row)
+            if row[3] >= start_ns:
+                name = row[1] if name_id is None else name_id
+                row, name_id = (step, name, 1, *row[3:]), None
+            self._numbers.extend(row)
 
     def give_up(self) -> None:
         """There will be no more steps: what is kept is in none."""
