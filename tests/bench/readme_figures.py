@@ -14,6 +14,8 @@ from readme_kernels import kernel_figures
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
+REWRITTEN = {"segmentation"}
+"""Programs whose waits go only with other work on the GPU."""
 
 
 def read(name: str) -> dict[str, Any]:
@@ -183,6 +185,48 @@ def replayed_row(row: dict[str, Any]) -> str:
     )
 
 
+def after_window() -> str:
+    """What a window leaves behind."""
+    result = read("after_window")
+    ratio = {
+        name: statistics.median(row["ratio"] for row in rows)
+        for name, rows in result["variants"].items()
+    }
+    return (
+        f"Steps of the launch-bound loop after a captured window, over those before it "
+        f"({measured_on(result)}; `tests/bench/after_window.py`, {result['rounds']} processes "
+        f"each): {ratio['trainscope']:.2f} with trainscope, which makes CUPTI leave the process; "
+        f"{ratio['trainscope, CUPTI made to stay']:.2f} where it is made to stay; "
+        f"{ratio['torch.profiler']:.2f} with plain torch.profiler."
+    )
+
+
+def programs_truth() -> str:
+    """What a run by the command line foretells, beside what happens."""
+    result = read("programs_truth")
+    lines = [
+        f"Whole programs, as people write them, by `trainscope run`: what their reports say of "
+        f"taking every wait out, and what that really does, in blocks with and without the waits "
+        f"in turn ({measured_on(result)}, on a host with other work; "
+        "`tests/bench/programs_truth.py`). The mask of the one with a star has to be written "
+        "otherwise, which changes the GPU's work too.",
+        "",
+        "| program | ms a step | measured | told |",
+        "|---|---|---|---|",
+    ]
+    for name, row in result["programs"].items():
+        ratio, told = row["ratio"], row["told"]
+        said = "cannot tell"
+        if told["cannot_tell"] is None:
+            said = f"{told['speedup']:.2f}x ({told['band'][0]:.2f} to {told['band'][1]:.2f})"
+        lines.append(
+            f"| {name.replace('_', ' ')}{' *' * (name in REWRITTEN)} "
+            f"| {row['step_ms']['median']:.2f} "
+            f"| {ratio['median']:.2f}x ({ratio['p10']:.2f} to {ratio['p90']:.2f}) | {said} |"
+        )
+    return "\n".join(lines)
+
+
 def figures() -> str:
     """All figures."""
     parts = [
@@ -193,6 +237,8 @@ def figures() -> str:
         sync_cases(),
         nsys_kernels(),
         replay_truth(),
+        programs_truth(),
+        after_window(),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 

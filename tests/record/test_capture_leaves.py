@@ -107,22 +107,18 @@ def test_without_cuda_there_is_nothing_to_leave(monkeypatch, tmp_path) -> None:
 
 
 PROGRAM = """
-import json, os, sys
+import sys
 from pathlib import Path
 import torch
 from trainscope.record.capture import Capture
 from trainscope.record.schedule import Schedule
 x = torch.randn(64, 64, device="cuda")
-threads = lambda: len(os.listdir("/proc/self/task"))
 capture = Capture(Schedule(active=2, repeat=2), Path(sys.argv[1]), environ={})
-x @ x
-torch.cuda.synchronize()
-before = threads()
 for step in range(4):
     capture.begin_step(step)
     x @ x
     capture.end_step(step)
-print(json.dumps({"more_threads": threads() - before, "missing": capture.state().missing}))
+print(capture.state().missing)
 """
 
 
@@ -130,6 +126,5 @@ print(json.dumps({"more_threads": threads() - before, "missing": capture.state()
 def test_a_program_that_ends_behind_its_windows_ends(tmp_path: Path) -> None:
     ended = warm_script(tmp_path, PROGRAM, str(tmp_path)).end()
     assert ended.status == 0, ended.err
-    # the thread that makes CUPTI leave is gone, and the second window has its GPU work
-    assert ended.out.strip() == '{"more_threads": 0, "missing": []}'
+    assert ended.out.strip() == "()"  # the second window has its GPU work too
     assert (tmp_path / "trace-001.json.gz").exists()
