@@ -56,6 +56,21 @@ def steps_of(state: CaptureState) -> list[tuple[int, int, int, str | None, bool]
     ]
 
 
+def test_the_loop_does_not_stand_still_for_a_table_of_events_that_nobody_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(_profile: object) -> None:
+        raise AssertionError("every event became a Python object")
+
+    monkeypatch.setattr(autograd_profiler.profile, "_ensure_function_events", made)
+    capture = make(tmp_path, active=2, repeat=2)
+    run(capture, 0, 4)
+    capture.close()
+    assert len(capture.state().windows) == 2
+    assert capture.state().note == ""
+    assert names(tmp_path / "trace-001.json.gz")[:1] == ["step 2"]
+
+
 # ---- windows -------------------------------------------------------------------------------------
 def test_each_window_holds_its_active_steps_and_no_other(tmp_path: Path) -> None:
     capture = make(tmp_path, skip_first=1, wait=2, warmup=2, active=2, repeat=2)
