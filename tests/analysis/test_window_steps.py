@@ -49,6 +49,22 @@ def test_other_names_of_steps(names: tuple[str, str], numbers: list[int]) -> Non
     assert steps.period_ns.tolist() == [100, -1]
 
 
+def test_a_step_that_was_begun_at_the_end_of_an_epoch_for_nothing_is_none() -> None:
+    """Its fetch found no batch; what came until the next, an evaluation, is in no step's time."""
+    made = Made()
+    for number, start, end in ((3, 0, 90), (4, 100, 103), (4, 500, 590), (5, 600, 690)):
+        made.range(f"step {number}", start, end)
+        if end - start > 3:
+            made.call("cudaLaunchKernel", start + 10, start + 12)
+    made.call("cudaLaunchKernel", 300, 302)
+    steps = find_steps(made.window())
+    assert steps.number.tolist() == [3, 4, 5]
+    assert steps.start_ns.tolist() == [0, 500, 600]
+    assert steps.period_ns.tolist() == [-1, 100, -1]
+    assert steps.until_ns.tolist() == [90, 600, 690]
+    assert steps.of_calls(made.window()).tolist() == [0, -1, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("length", "periods"),
     [

@@ -38,7 +38,7 @@ class WindowSteps:
     end_ns: Column
     """End of the range itself, which may be less than a whole turn."""
     period_ns: Column
-    """From its start to the next step's; -1 for the last, and where the next number is missing."""
+    """From its start to the next step's; -1 where none, or not the next, follows it at once."""
     thread: int
     """A place in ``Window.threads``; -1 without steps."""
     found_by: str
@@ -169,9 +169,31 @@ def _of_names(window: Window, rows: Column, numbers: dict[int, int], words: str)
     follows = np.diff(number) == 1
     period_ns[:-1][follows] = np.diff(start_ns)[follows]
     name = window.names[int(ranges.name_id[mine[0]])]
+    in_vain = _begun_in_vain(window, number, start_ns, end_ns)
+    period_ns[:-1][in_vain[1:]] = -1  # an evaluation may come before the next
+    kept = ~in_vain
     return WindowSteps(
-        number, start_ns, end_ns, period_ns, thread, words.format(name=name), rows=mine
+        number[kept],
+        start_ns[kept],
+        end_ns[kept],
+        period_ns[kept],
+        thread,
+        words.format(name=name),
+        rows=mine[kept],
     )
+
+
+def _begun_in_vain(
+    window: Window, number: Column, start_ns: Column, end_ns: Column
+) -> NDArray[np.bool_]:
+    """Which steps launched nothing and are followed by another of their number.
+
+    Where steps are inferred one begins with the fetch of its batch, and is none where the epoch is
+    over: the next takes its number.
+    """
+    calls_ns = np.sort(window.calls.start_ns)
+    launched = np.searchsorted(calls_ns, end_ns) > np.searchsorted(calls_ns, start_ns)
+    return np.append(np.diff(number) == 0, False) & ~launched
 
 
 def _busiest_thread(ranges: Spans, rows: Column) -> int:
