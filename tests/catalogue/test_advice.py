@@ -132,6 +132,9 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("h2d-scalar", 'state["lr"] = torch.tensor(h, device=dev)', FULL),
         ("h2d-scalar", "logits.detach()[classes[:1]] = 0.0", FILL),
         ("h2d-scalar", "x[0] = 1.0  # the first", FILL),
+        ("h2d-scalar", "counter.copy_(1 + step)", "x.fill_(number) fills it on the GPU, without a "
+         "copy"),
+        ("item", "self.logger.record('train/loss', loss.item())", LOG),
         ("h2d-scalar", "x.index_put_((i,), zero)", FILL),
         ("nonzero", "a = x[m]", WHERE),
         ("nonzero", "y[m] = a * 2", ASSIGN),
@@ -168,6 +171,18 @@ def test_words_fit_kind_and_line(kind: str, source: str, words: str) -> None:
 def test_words_fit_the_time(during: str, words: str) -> None:
     source = "correct += (p == y).sum().item()"
     assert advice("item", source=source, phase=None, during=during, via=None) == words
+
+
+def test_an_action_is_read_though_a_policy_that_acts_runs_as_in_an_evaluation() -> None:
+    source = "actions = actions.cpu().numpy().reshape((-1, *self.action_space.shape))"
+    said = advice("cpu", source=source, phase=None, during="evaluation", via=None)
+    assert said == NEEDED
+
+
+def test_a_checkpoint_is_one_whichever_part_of_torch_reads_it() -> None:
+    for via in ("torch.serialization:1238 persistent_id", "torch.storage:264 cpu"):
+        said = advice("d2h", source="torch.save(s, f)", phase=None, during="between", via=via)
+        assert said.startswith("a checkpoint has to be read")
 
 
 def test_words_fit_the_place() -> None:

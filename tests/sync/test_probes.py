@@ -139,11 +139,14 @@ def test_moves_by_cuda_and_copy(listening: Listening) -> None:
     device.to("cpu")
     plain.copy_(plain)
     device.copy_(device)
+    device.copy_(7)
+    plain.copy_(7)
     assert listening.events == [
         ("h2d-pageable", here + 1, False),
         ("d2h", here + 2, False),
         ("h2d-pageable", here + 3, False),
         ("d2h", here + 4, False),
+        ("h2d-scalar", here + 7, False),
     ]
     assert listening.entered == 2
 

@@ -81,6 +81,7 @@ _MADE_INDEX = (
 )
 _MADE_THERE = "make it on the GPU: pass device=device to the function that makes it"
 _RANDOM = " (random numbers then come from the GPU's generator, and are others)"
+_EVALUATED = "add up on the GPU and read the result once, after the evaluation"
 _CLAMP = "x.clamp(min=number), or torch.maximum(x, y), chooses on the GPU"
 _STORED_NUMBER = (
     "fill on the GPU, without a copy: x.index_fill_(0, index, number), masked_fill_ or "
@@ -137,6 +138,8 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
         return _nonzero_advice(source)
     if kind == "size-readback":
         return next((what for name, what in _SIZES if name in source), _BY_KIND[kind])
+    if kind == "h2d-scalar" and ".copy_(" in source:
+        return "x.fill_(number) fills it on the GPU, without a copy"
     if kind == "h2d-scalar" and _stores_number(source):
         return _STORED_NUMBER
     if kind.startswith("h2d") and via is not None and via.startswith("torch.nn.modules.module"):
@@ -167,7 +170,7 @@ def _read_advice(
             return _CLAMP
         use = "branch"
     if during == "evaluation" and use != "log" and use not in _DECIDES:
-        return "add up on the GPU and read the result once, after the evaluation"
+        return _BY_USE["needed"] if "action" in source else _EVALUATED  # an agent that acts
     if kind in _PRINTS:
         return _BY_USE["log"]
     if use == "other" and phase == "backward":

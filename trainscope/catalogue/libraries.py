@@ -32,6 +32,11 @@ _OTHERS["h2d-pinned"] = (
 _OTHERS["size-readback"] = _OTHERS["nonzero"]
 _OTHERS["h2d-list"] = _OTHERS["h2d-scalar"]
 
+_CHECKPOINT = (
+    "a checkpoint has to be read: save it less often, or let "
+    "torch.distributed.checkpoint.async_save write it while training goes on"
+)
+
 _BY_LIBRARY = (
     (
         "torch.optim.lbfgs",
@@ -48,11 +53,8 @@ _BY_LIBRARY = (
         "AveragedModel reads or copies its counter at each update: update it every N steps, or "
         "average the parameters with torch._foreach_lerp_, which reads nothing",
     ),
-    (
-        "torch.serialization",
-        "a checkpoint has to be read: save it less often, or let "
-        "torch.distributed.checkpoint.async_save write it while training goes on",
-    ),
+    ("torch.serialization", _CHECKPOINT),
+    ("torch.storage", _CHECKPOINT),  # its cpu, by which torch.save reads
     (
         "torch.nn.utils.clip_grad",
         "pass error_if_nonfinite=False, and scope.log(norm=norm) names a norm that is not finite",

@@ -29,8 +29,9 @@ _SCALER_READS = frozenset({"get_scale", "step"})
 _COLLECTING = frozenset({"add", "append", "appendleft", "extend", "update"})
 _LOGGING = frozenset(
     {"add_histogram", "add_scalar", "add_scalars", "critical", "debug", "error", "info", "log"}
-    | {"log_dict", "log_metric", "log_metrics", "print", "set_description", "set_postfix"}
-    | {"set_postfix_str", "warn", "warning", "write"}
+    | {"log_dict", "log_metric", "log_metrics", "log_scalar", "print", "record", "record_mean"}
+    | {"report_scalar", "set_description", "set_postfix", "set_postfix_str", "warn", "warning"}
+    | {"write"}
 )
 
 

@@ -18,7 +18,7 @@ _AMONG_STEPS = ("between", "evaluation")
 """What lies between steps: rollouts of an agent, evaluations, checkpoints."""
 _MANY_MORE = 4
 """How many times more waits are worth a word where it is not known how long they are."""
-_CHECKPOINT = "torch.serialization"
+_CHECKPOINT = ("torch.serialization", "torch.storage")
 """It copies tensor by tensor: the number of its waits says nothing."""
 
 

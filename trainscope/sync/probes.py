@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from numbers import Number
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any, Protocol
@@ -169,6 +170,8 @@ def _cuda(original: Callable[..., Any], listener: Listener) -> Callable[..., Any
 
 
 def _copy(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    number = _read("h2d-scalar", original, listener)  # a tensor of the host, to torch
+
     @functools.wraps(original)
     def copy_(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
@@ -176,6 +179,8 @@ def _copy(original: Callable[..., Any], listener: Listener) -> Callable[..., Any
         if here.inside or not listener.active:
             return original(self, *args, **kwargs)
         source = args[0] if args else kwargs.get("src", kwargs.get("other"))
+        if isinstance(source, Number) and self.is_cuda:
+            return number(self, *args, **kwargs)
         if not isinstance(source, torch.Tensor) or source.is_cuda is self.is_cuda:
             return original(self, *args, **kwargs)
         non_blocking = asks_non_blocking(args[1:], kwargs)
