@@ -93,7 +93,10 @@ def install(patches: Patches, listener: Listener) -> None:
             patches.replace(torch._C, name, _wait(kind, original, listener))
 
 
-def _read(kind: str, original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+def _read(
+    kind: str, original: Callable[..., Any], listener: Listener, *, above: int = 1
+) -> Callable[..., Any]:
+    """Return what times ``original`` of a GPU tensor; ``above`` is how far out the caller is."""
     internal = kind in _MANY_READS
 
     @functools.wraps(original)
@@ -111,7 +114,7 @@ def _read(kind: str, original: Callable[..., Any], listener: Listener) -> Callab
             here.inside = False
         # A fake or an empty tensor is on the device too, and nothing waits for it.
         if here.announced or not listener.announces():
-            listener.event(kind, sys._getframe(1), blocked_ns, internal)
+            listener.event(kind, sys._getframe(above), blocked_ns, internal)
         return result
 
     return read
@@ -170,7 +173,7 @@ def _cuda(original: Callable[..., Any], listener: Listener) -> Callable[..., Any
 
 
 def _copy(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
-    number = _read("h2d-scalar", original, listener)  # a tensor of the host, to torch
+    number = _read("h2d-scalar", original, listener, above=2)  # to torch a tensor of the host
 
     @functools.wraps(original)
     def copy_(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
