@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import types
 from types import FrameType
 from typing import Any
 
@@ -100,6 +101,11 @@ EXPRESSIONS = [
     ("k = torch.tensor(arr, device=dev)", "h2d-pageable"),
     ("k = torch.tensor(data=h, device=dev)", "h2d-scalar"),
     ("k = torch.tensor(cudas)", "item-implicit"),
+    ("k = torch.tensor(a.shape, device=dev)[None]", "h2d-list"),
+    ("k = torch.tensor(a.size(), device=dev)", "h2d-list"),
+    ("k = torch.tensor(a.shape[1:], device=dev)", "h2d-list"),
+    ("k = torch.tensor(a.shape[0], device=dev)", "h2d-scalar"),
+    ("k = torch.tensor(a.size(0), device=dev)", "h2d-scalar"),
     ("k = torch.equal(a, a)", "bool"),
     ("k = equal(a, a)", "bool"),
     ("k = torch.is_nonzero(s)", "bool"),
@@ -116,6 +122,33 @@ def test_kind_of_an_expression(source: str, kind: str) -> None:
     frame = frame_at(source)
     assert implicit_kind(frame, frame) == kind
     assert implicit_kind(frame, frame) == kind  # and from the cached plan
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("torch.UntypedStorage(a.size()).copy_(a, False)", "d2h"),  # as torch.save does
+        ("torch.empty(a.shape, dtype=a.dtype).copy_(a)", "d2h"),
+        ("torch.empty(2, device='cpu').copy_(a)", "d2h"),
+        ("torch.zeros(2, device=host.device).copy_(a)", "d2h"),
+        ("torch.zeros(2, device=gpu.device).copy_(host)", "h2d-pageable"),
+        ("torch.empty(2, device=dev).copy_(host)", "h2d-pageable"),
+        ("torch.zeros(len(a)).to(dev)", "h2d-pageable"),
+    ],
+)
+def test_what_is_made_with_no_device_is_on_the_host(
+    source: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(*size: object, **given: object) -> Waits:
+        return Waits()
+
+    makes = types.SimpleNamespace(UntypedStorage=made, empty=made, zeros=made)
+    monkeypatch.setitem(NAMES, "torch", makes)
+    frame = frame_at(source)
+    assert implicit_kind(frame, frame) == kind
+    if "device" not in source and "Storage" not in source:
+        with torch.device("meta"):  # any that is not the CPU
+            assert implicit_kind(frame, frame) != kind
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="positions of instructions came with 3.11")

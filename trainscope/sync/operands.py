@@ -27,6 +27,8 @@ _NUMBER_CALLS = frozenset({"abs", "bool", "float", "int", "len", "max", "min", "
 _ALWAYS_NUMBERS = frozenset({"bool", "float", "int", "item", "len", "round"})
 _NUMBER_MODULES = frozenset({"math", "random", "time"})
 _MOVES = frozenset({"cpu", "cuda", "item", "numpy", "to", "tolist"})
+_MAKERS = frozenset({"empty", "full", "ones", "zeros"})
+_STORAGES = frozenset({"TypedStorage", "UntypedStorage"})
 UNKNOWN: Any = object()
 """The value of an operand that cannot be had without running code."""
 
@@ -101,12 +103,32 @@ def on_device(node: ast.expr | None, frame: FrameType) -> bool | None:
         return _any_on_device([node.left, node.right], frame)
     if isinstance(node, ast.UnaryOp):
         return on_device(node.operand, frame)
+    if isinstance(node, ast.Call) and _makes(node):
+        return _made_on_device(node, frame)
     if isinstance(node, ast.Call) and called(node) not in _MOVES:
         if not isinstance(node.func, ast.Attribute):
             return _any_on_device(node.args, frame)
         owner = on_device(node.func.value, frame)
         return _any_on_device(node.args, frame) if owner is None else owner
     return None
+
+
+def _makes(call: ast.Call) -> bool:
+    """Whether it is ``torch.empty(…)`` or the like."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr not in _MAKERS | _STORAGES:
+        return False
+    return isinstance(function.value, ast.Name) and function.value.id == "torch"
+
+
+def _made_on_device(call: ast.Call, frame: FrameType) -> bool | None:
+    device = next((word.value for word in call.keywords if word.arg == "device"), None)
+    if device is None:  # no default device is a storage's
+        return (called(call) or "") in _MAKERS and torch.empty(0).device.type != "cpu"
+    if isinstance(device, ast.Attribute) and device.attr == "device":
+        return on_device(device.value, frame)
+    given = value_of(device, frame)
+    return None if given in (UNKNOWN, None) else not str(given).startswith("cpu")
 
 
 def _any_on_device(nodes: list[ast.expr], frame: FrameType) -> bool | None:
@@ -122,13 +144,29 @@ def element_kind(node: ast.expr | None, frame: FrameType) -> str:
         first = value[0] if value else None
         held = isinstance(first, torch.Tensor) and first.is_cuda
         return "item-implicit" if held else "h2d-list"
-    if isinstance(node, _LISTS) or called(node) in _LIST_CALLS:
+    if isinstance(node, _LISTS) or called(node) in _LIST_CALLS or _is_shape(node):
         return "h2d-list"
-    if isinstance(value, Number) or called(node) in _NUMBER_CALLS:
+    if isinstance(value, Number) or called(node) in _NUMBER_CALLS or _is_dimension(node):
         return "h2d-scalar"
     if isinstance(node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.UnaryOp)):
         return "h2d-scalar"
     return "h2d-pageable"
+
+
+def _is_shape(node: ast.expr | None) -> bool:
+    """Whether it is ``x.shape``, ``x.size()`` or a part of it: numbers of the CPU in a row."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return _is_shape(node.value)
+    if isinstance(node, ast.Call):
+        return called(node) == "size" and not node.args
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
+
+
+def _is_dimension(node: ast.expr | None) -> bool:
+    """Whether it is ``x.shape[0]``, ``x.size(0)`` or the like: one number of the CPU."""
+    if isinstance(node, ast.Call):
+        return called(node) == "size" and bool(node.args)
+    return isinstance(node, ast.Subscript) and _is_shape(node.value)
 
 
 def destination_kind(node: ast.expr | None, frame: FrameType) -> str:
