@@ -91,6 +91,7 @@ _SIZES = (
     ("repeat_interleave", "pass output_size=, if the total is known on the CPU"),
     ("one_hot", "pass num_classes="),
     ("bincount", "torch.zeros(n).scatter_add_(0, x, ones) counts with a size that is known"),
+    ("nms(", "it chooses on the CPU: call it once for all images (batched_nms), with fewer boxes"),
     ("unique", "work with all values and a mask, or call it once, outside of the step"),
 )
 _KEEP_MASK = "keep the mask, or torch.nonzero_static(mask, size=n) with a known bound"

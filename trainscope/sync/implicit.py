@@ -23,6 +23,7 @@ _BY_CALL = {
     "is_nonzero": "bool",
     "item": "item",
     "masked_select": "nonzero",
+    "nms": "size-readback",
     "nonzero": "nonzero",
     "numpy": "numpy",
     "one_hot": "size-readback",

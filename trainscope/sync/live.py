@@ -9,7 +9,7 @@ from types import FrameType
 
 import torch
 
-from trainscope.sync import probes
+from trainscope.sync import probes, torch_ops
 from trainscope.sync.armed import Armed
 from trainscope.sync.blame import blame, working_frame
 from trainscope.sync.cuda_present import cuda_present
@@ -52,6 +52,8 @@ class Live:
         self._present = cuda_present()
         self.armed.start()
         probes.install(self._patches, self)
+        if self._present:
+            torch_ops.install(self._patches, self)
         self.active = True
 
     def stop(self) -> None:
