@@ -122,7 +122,7 @@ def _build(frame: FrameType | None) -> Way:
             if branch.in_turn:
                 found.append((branch, len(elements), depth, known.resumable))
             elements.append(branch)
-        elements.append(At(_instruction(frame.f_code, frame.f_lasti)))
+        elements.append(At(known.instruction(frame.f_lasti)))
     regions = [branch.region for branch, *_ in found]
     loops = tuple(
         LoopOnWay(branch.region, index, depth, resumable, branch.region in regions[at + 1 :])
@@ -135,7 +135,6 @@ def _build(frame: FrameType | None) -> Way:
 _RESUMABLE = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
 _FOR_ITER = dis.opmap["FOR_ITER"]
 _CACHE = dis.opmap.get("CACHE", 0)  # Python 3.10 has none, and no instruction 0
-_CACHE = dis.opmap.get("CACHE", -1)  # none before Python 3.11
 
 
 def _folders(package: str) -> list[str]:
@@ -174,7 +173,7 @@ class _Code:
                 else tree.way_to(
                     _span(code, offset) or _line(frame),
                     code.co_name,
-                    asks_next=code.co_code[_instruction(code, offset)] == _FOR_ITER,
+                    asks_next=code.co_code[offset] == _FOR_ITER,
                 )
             )
         return self._branches[offset]
@@ -202,17 +201,6 @@ class _Code:
 
 
 _codes: dict[int, _Code] = {}
-
-
-def _instruction(code: CodeType, offset: int) -> int:
-    """The instruction that runs at an offset of a frame.
-
-    Python 3.12 stands in the cache behind one that has gone on in a generator or in a function.
-    """
-    instructions = code.co_code
-    while offset > 0 and instructions[offset] == _CACHE:
-        offset -= 2
-    return offset
 
 
 def _line(frame: FrameType) -> Span:
