@@ -6,18 +6,14 @@ its newest range, ``d`` it is dropped, ``<`` it is moved back to its first event
 
 from __future__ import annotations
 
-import dis
 import sys
 import threading
-import types
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainscope.record.inference import StepInference, stack
-from trainscope.record.inference.regions import LOOP_BODY, LOOP_HEADER, Branch
+from trainscope.record.inference import StepInference
 
 
 class Tape:
@@ -517,52 +513,3 @@ def test_turns_that_only_evaluate_are_counted_where_they_can_be_told() -> None:
     tape = tape_of(program)
     assert tape.inference.counted_by.endswith("; 2 turns that only evaluated are no steps")
     assert tape.inference.steps == 4
-
-
-def test_a_turn_begins_with_its_fetch_however_often_a_generator_has_fetched() -> None:
-    """As a progress bar does; from some turns on Python goes on in its frame without a call."""
-    begun: list[bool] = []
-
-    def program(t: Tape) -> None:
-        def progress(turns: int) -> Iterator[int]:
-            for turn in range(turns):
-                begun.append(t.inference.on_event("data" if turn else "first data"))
-                yield turn
-
-        for _ in progress(60):
-            t.train()
-
-    tape = tape_of(program)
-    assert begun == [False, *(True,) * 59], "no loop is known before the first backward"
-    assert tape.log.count("b") == 60
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="no caches and positions before")
-def test_a_loop_s_header_is_found_from_the_cache_behind_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Python 3.12 stands there once it goes on in a generator's frame without a call.
-
-    By its position the instruction is the iterator alone, which comes before the loop.
-    """
-    path = tmp_path / "program.py"
-    path.write_text("for x in bar:\n    use(x)\n")
-    header, body = (1, 1, 9, 12), (2, 2, 4, 10)
-    code: Any = types.SimpleNamespace(
-        co_filename=str(path),
-        co_name="<module>",
-        co_flags=0,
-        co_code=bytes([dis.opmap["FOR_ITER"], 0, dis.opmap["CACHE"], 0, dis.opmap["NOP"], 0]),
-        co_positions=lambda: iter([header, header, body]),
-    )
-    known = stack._Code(code)
-    monkeypatch.setitem(stack._codes, id(code), known)
-    found = []
-    for offset in (0, 2, 4):
-        frame: Any = types.SimpleNamespace(
-            f_code=code, f_lasti=offset, f_globals={}, f_lineno=1, f_back=None
-        )
-        found.append(stack._build(frame).elements)
-    assert found[0] == found[1]
-    loops = [[branch.slot for branch in way if isinstance(branch, Branch)] for way in found]
-    assert loops == [[0, LOOP_HEADER], [0, LOOP_HEADER], [0, LOOP_BODY, 0]]
