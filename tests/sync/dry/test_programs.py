@@ -187,7 +187,9 @@ PROGRAMS = {
         """,
     "implicit": """
         x = torch.ones(3, device=device); s = x.sum()
-        torch.equal(x, x)                         # WAITS bool
+        torch.equal(x, x + 0)                     # WAITS bool
+        torch.equal(x, x), torch.equal(x, x[:2]), torch.equal(x, x.view(3).detach())
+        torch.equal(x[:2], x[1:])                 # WAITS bool
         torch.allclose(x, x)                      # WAITS bool
         torch.is_nonzero(s)                       # WAITS bool
         torch.add(x, x, alpha=s)                  # WAITS item-implicit
@@ -416,7 +418,7 @@ PROGRAMS = {
         torch.func.functional_call(net, params, (x,)).sum().item()    # WAITS item
         """,
     "sparse and others": """
-        x = torch.eye(3, device=device).to_sparse()
+        x = torch.eye(3, device=device).to_sparse()                   # WAITS size-readback
         x.coalesce().values().sum()
         torch.einsum("ij,jk->ik", torch.eye(3, device=device), torch.eye(3, device=device))
         q = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)

@@ -7,6 +7,7 @@ from enum import Enum
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["Made", "Marks", "Place"]
 
@@ -221,5 +222,8 @@ def _storage(tensor: Tensor) -> torch.UntypedStorage | None:
             return tensor.untyped_storage()
         with torch._C.DisableTorchFunctionSubclass():
             return tensor.untyped_storage()
-    except (RuntimeError, NotImplementedError):  # sparse and other layouts have no storage
-        return None
+    except (RuntimeError, NotImplementedError):  # other layouts have none of their own
+        if tensor.layout is not torch.sparse_coo:
+            return None
+        with _disable_current_modes():  # it would be an operator of the program's
+            return tensor._values().untyped_storage()

@@ -39,12 +39,26 @@ _TABLE: Mapping[str, Wait] = {
     "aten::unique_dim_consecutive": _ONE_SIZE,
     # the least value is read to refuse negatives, the greatest to size the result
     "aten::bincount": Wait("size-readback", 2, "least and greatest value are read"),
-    "aten::equal": Wait("bool", 1, "the answer is a Python bool"),
     "aten::allclose": Wait("bool", 1, "the answer is a Python bool"),
     "aten::_local_scalar_dense": _ITEM,
     "aten::_linalg_check_errors": Wait("item-implicit", 1, "the error flag is read"),
+    # what these read, and how often, was counted on an H200 with torch 2.11
+    "aten::_linalg_svd": Wait("item-implicit", 2, "whether it converged is read"),
+    "aten::_linalg_eigh": Wait("item-implicit", 1, "whether it converged is read"),
+    "aten::linalg_eig": Wait("item-implicit", 3, "it is computed on the CPU in part"),
+    "aten::linalg_lstsq": Wait("item-implicit", 1, "the error flag is read"),
+    "aten::linalg_pinv": Wait("item-implicit", 2, "it is made of an svd"),
+    "aten::linalg_matrix_exp": Wait("item-implicit", 3, "norms choose the number of terms"),
+    "aten::_ctc_loss_backward": Wait("item-implicit", 3, "lengths and offsets are copied"),
+    "aten::_coalesce": Wait("size-readback", 1, "how many differ gives the size of the result"),
+    "aten::_sparse_sum": Wait("size-readback", 1, "how many differ gives the size of the result"),
+    "aten::_to_sparse": Wait("size-readback", 1, "how many are set gives the size of the result"),
 }
 
+_ANSWER = Wait("bool", 1, "the answer is a Python bool")
+_LENGTHS = Wait("item-implicit", 5, "lengths and offsets are copied to the GPU")
+_LENGTHS_THERE = Wait("item-implicit", 8, "lengths are read, and copied back with offsets")
+_STD = Wait("item-implicit", 2, "that no standard deviation is negative is tested")
 _NO_SIZE = Wait("size-readback", 2, "the repeats are summed and checked for negatives")
 _FILL = Wait("item-implicit", 1, "the fill value is read")
 _SCALAR = Wait("h2d-scalar", 1, "the number is copied to the GPU")
@@ -133,6 +147,32 @@ def _histc(args: Sequence[object], kwargs: Mapping[str, object], marks: Marks) -
     return (Wait("item-implicit", 2, "with no range given, least and greatest value are read"),)
 
 
+def _equal(args: Sequence[object], kwargs: Mapping[str, object], marks: Marks) -> tuple[Wait, ...]:
+    if not _first_on_device(args, marks):
+        return ()
+    one, other = args[:2]
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        if one.shape != other.shape or not one.numel():
+            return ()
+        if one.data_ptr() == other.data_ptr() and one.stride() == other.stride():
+            return ()  # the same memory: nothing is compared
+    return (_ANSWER,)
+
+
+def _ctc_loss(
+    args: Sequence[object], kwargs: Mapping[str, object], marks: Marks
+) -> tuple[Wait, ...]:
+    if not _first_on_device(args, marks):
+        return ()
+    lengths = [each for each in args[2:4] if isinstance(each, Tensor)]
+    return (_LENGTHS_THERE if any(map(marks.on_device, lengths)) else _LENGTHS,)
+
+
+def _normal(args: Sequence[object], kwargs: Mapping[str, object], marks: Marks) -> tuple[Wait, ...]:
+    std = args[1] if len(args) > 1 else kwargs.get("std")
+    return (_STD,) if isinstance(std, Tensor) and marks.on_device(std) else ()
+
+
 _SPECIAL: Mapping[
     str, Callable[[Sequence[object], Mapping[str, object], Marks], tuple[Wait, ...]]
 ] = {
@@ -144,6 +184,9 @@ _SPECIAL: Mapping[
     "aten::masked_fill_": _masked_fill,
     "aten::repeat_interleave": _repeat_interleave,
     "aten::histc": _histc,
+    "aten::equal": _equal,
+    "aten::_ctc_loss": _ctc_loss,
+    "aten::normal": _normal,
 }
 
 
