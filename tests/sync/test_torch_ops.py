@@ -11,7 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from trainscope import SyncDetector
-from trainscope.sync import torch_ops
+from trainscope.sync import armed, live, torch_ops
 from trainscope.sync.patches import Patches
 
 # a warning of C++, as that of a wait is
@@ -93,6 +93,20 @@ def test_a_compiled_function_keeps_its_graph_whole(listener) -> None:
     )
     assert compiled(torch.ones(2)).tolist() == [4, 4]
     assert torch.vmap(lambda x: torch.ops.aten.add(x, 1))(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_a_wait_in_it_is_told_at_the_line_that_called_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(armed, "SYNC_TEXT", RESIZED)  # the only warning of C++ without a GPU
+    monkeypatch.setattr(live, "cuda_present", lambda: True)
+    with SyncDetector(dry_run=False) as detector:
+        for _ in range(3):
+            torch.ops.aten.add(torch.ones(3), torch.ones(3), out=torch.ones(5))
+    (site,) = detector.sites()
+    assert (site.count, site.via) == (3, None)
+    assert site.source.startswith("torch.ops.aten.add(")
+    assert RESIZED not in capfd.readouterr().err
 
 
 @pytest.mark.gpu
