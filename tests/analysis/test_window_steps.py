@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from made_windows import Made, empty_window
 
+from trainscope.analysis.idle import find_idle
 from trainscope.analysis.window_steps import find_steps
 from trainscope.trace.window import Calls, GpuOps, Spans
 
@@ -63,6 +64,25 @@ def test_a_step_that_was_begun_at_the_end_of_an_epoch_for_nothing_is_none() -> N
     assert steps.period_ns.tolist() == [-1, 100, -1]
     assert steps.until_ns.tolist() == [90, 600, 690]
     assert steps.of_calls(made.window()).tolist() == [0, -1, 1, 2]
+
+
+def test_what_a_program_does_between_two_steps_is_in_neither() -> None:
+    """As an agent that acts in an environment, and then learns in one step or in a few."""
+    ms = 1_000_000
+    made = Made()
+    for number, start, end in ((7, 0, 10), (8, 400, 410), (9, 410, 420), (10, 421, 430)):
+        made.range(f"step {number}", start * ms, end * ms)
+        made.launch(start * ms + 10, start * ms + 30, start * ms + 5 * ms)
+    made.launch(200 * ms, 200 * ms + 20, 300 * ms)
+    window = made.window()
+    steps = find_steps(window)
+    assert steps.period_ns.tolist() == [10 * ms, 10 * ms, 11 * ms, -1]
+    assert steps.until_ns.tolist() == [10 * ms, 410 * ms, 421 * ms, 430 * ms]
+    assert steps.follows.tolist() == [False, True, True, False]
+    assert steps.of_ops(window).tolist() == [0, -1, 1, 2, 3]
+    assert steps.gpu_period_ns(window).tolist() == [-1, 10 * ms, 11 * ms, -1]
+    idle = find_idle(window, steps, ())
+    assert (idle.end_ns - idle.start_ns).tolist() == [[10 * ms, 5 * ms, 10 * ms, 15 * ms]]
 
 
 @pytest.mark.parametrize(

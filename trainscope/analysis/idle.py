@@ -172,7 +172,7 @@ def _bounds(window: Window, steps: WindowSteps, device: int) -> Column:
     edges_ns = np.zeros((len(steps), 2), dtype=np.int64)
     reached_ns = int(np.iinfo(np.int64).min)
     own_end_ns = steps.end_ns
-    follows = steps.period_ns >= 0
+    follows = steps.follows
     for place in range(len(steps)):
         first = place == 0 or not follows[place - 1]
         begin_ns = max(int(steps.start_ns[place]), reached_ns) if first else reached_ns

@@ -25,6 +25,10 @@ _BATCH = re.compile(r"(?:.*[\]._ ])?(?:run_training_batch|training_batch|train_s
 _OPTIMIZER = re.compile(r"Optimizer\.step#.*")
 _WHOLE = 0.9
 """Share of a turn that the ranges taken for steps cover at least where the last is a whole step."""
+_APART = 0.1
+"""Share of a step from which on the time until the next one is no part of the step."""
+_APART_NS = 200_000
+"""Shorter ones are what ending a step and beginning the next takes under a profiler."""
 _NO_TURN = re.compile(r"Optimizer\.zero_grad#.*|(?:Pg|PG|nccl|c10d|record_param_comms).*")
 
 
@@ -47,6 +51,14 @@ class WindowSteps:
     """Why there are no steps, in words; empty with steps."""
     rows: Column | None = None
     """Rows of ``Window.ranges`` that the steps are."""
+    apart: NDArray[np.bool_] | None = None
+    """Where the program did something else until the next step; None where that is not known."""
+
+    @property
+    def follows(self) -> NDArray[np.bool_]:
+        """Whether the next step begins where this one ends."""
+        known: NDArray[np.bool_] = self.period_ns >= 0
+        return known if self.apart is None else known & ~self.apart
 
     def __len__(self) -> int:
         return len(self.number)
@@ -60,6 +72,7 @@ class WindowSteps:
             end_ns=self.end_ns[:count],
             period_ns=self.period_ns[:count],
             rows=None if self.rows is None else self.rows[:count],
+            apart=None if self.apart is None else self.apart[:count],
         )
 
     @property
@@ -108,7 +121,7 @@ class WindowSteps:
         has = first < np.iinfo(np.int64).max
         period = np.full(len(self), -1, dtype=np.int64)
         if len(self) > 1:
-            good = has[:-1] & has[1:] & (self.period_ns[:-1] >= 0)
+            good = has[:-1] & has[1:] & self.follows[:-1]
             period[:-1][good] = (first[1:] - first[:-1])[good]
         return period
 
@@ -135,7 +148,7 @@ def find_steps(window: Window) -> WindowSteps:
         if numbers:
             found = _of_names(window, whole, numbers, words)
             if len(found):
-                return found
+                return _with_own_ends(found) if pattern is _OURS else found
     return _repeating(window, whole, used)
 
 
@@ -194,6 +207,15 @@ def _begun_in_vain(
     calls_ns = np.sort(window.calls.start_ns)
     launched = np.searchsorted(calls_ns, end_ns) > np.searchsorted(calls_ns, start_ns)
     return np.append(np.diff(number) == 0, False) & ~launched
+
+
+def _with_own_ends(steps: WindowSteps) -> WindowSteps:
+    """trainscope's steps, which end where it says: what comes until the next may be none's."""
+    length_ns = steps.end_ns - steps.start_ns
+    until_next_ns = np.append(steps.start_ns[1:] - steps.end_ns[:-1], 0)
+    apart = until_next_ns > np.maximum(_APART * length_ns, _APART_NS)
+    apart &= steps.period_ns >= 0
+    return replace(steps, apart=apart, period_ns=np.where(apart, length_ns, steps.period_ns))
 
 
 def _busiest_thread(ranges: Spans, rows: Column) -> int:

@@ -42,9 +42,10 @@ def why_not(
             "loop's, or its launch is not in the trace"
         )
     if abs(drift) > MAX_DRIFT:
+        longer = "longer" if drift > 0 else "shorter"
         return (
-            f"replayed as recorded the steps take {drift:+.1%} of what they took, so something in "
-            "them is not understood"
+            f"replayed as recorded the steps come out {abs(drift):.1%} {longer} than they were, so "
+            "something in them is not understood"
         )
     if measured_step_ns is not None:
         gpu_ns = program.gpu_ns / program.steps
