@@ -234,6 +234,27 @@ def test_each_part_of_torch_optim_reads_for_its_own_reason(
     assert said.startswith(first_words)
 
 
+@pytest.mark.parametrize(
+    ("source", "phase", "words"),
+    [
+        ("loss = F.ctc_loss(p, targets, in_l, t_l)", None, "lengths that stay on the CPU"),
+        ("L = torch.linalg.cholesky(K)", "forward", "cholesky_ex"),
+        ("x = torch.linalg.solve(K, y)", "forward", "solve_ex"),
+        ("e, v = torch.linalg.eigh(K)", "forward", "whether it converged"),
+        ("U, S, V = torch.svd(K)", "forward", "whether it converged"),
+        ("z = torch.normal(mean, std)", "forward", "torch.randn_like(std)"),
+        ("x.masked_fill_(mask, value)", "forward", "a Python number or a CPU tensor"),
+        ("loss.backward()", "backward", "an index that is a mask or on the CPU"),
+    ],
+)
+def test_what_an_operator_reads_of_its_own_accord_is_told_by_its_name(
+    source: str, phase: str | None, words: str
+) -> None:
+    said = advice("item-implicit", source=source, phase=phase, during="training", via=None)
+    assert words in said
+    assert ("a Python number" in said) == ("masked_fill_" in source)
+
+
 def test_a_checkpoint_is_written_less_often_not_from_pinned_memory() -> None:
     said = advice(
         "d2h",

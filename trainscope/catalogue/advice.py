@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.libraries import SCALER, by_library, library_of, of_library
+from trainscope.catalogue.operators import IN_BACKWARD, of_operator
 from trainscope.catalogue.reading import (
     calls_scaler,
     moves_in_words,
@@ -41,7 +42,6 @@ _READS = frozenset({"item", "bool", "int", "float", "tolist", "numpy", "cpu", "d
 _PRINTS = frozenset({"repr", "format"})
 
 _BY_KIND = {
-    "item-implicit": "give the operator a Python number or a CPU tensor instead of a GPU one",
     "index": "index with x.index_select or gather, whose index may stay on the GPU",
     "h2d-pageable": (
         "copy from pinned memory without waiting: pin_memory=True in the DataLoader (or "
@@ -135,6 +135,8 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
             return said
     if kind == "h2d-pageable" and phase == "backward":
         return _COPIED_AGAIN
+    if kind == "item-implicit":
+        return IN_BACKWARD if phase == "backward" else of_operator(source)
     if kind == "nonzero":
         return _nonzero_advice(source)
     if kind == "size-readback":

@@ -29,6 +29,10 @@ _OTHERS = {
 _OTHERS["h2d-pinned"] = (
     "the memory is pinned already: let {} copy it with non_blocking=True, if it has that setting"
 )
+_OTHERS["item-implicit"] = (
+    "an operator that {} calls reads a value: it may take a number or a CPU tensor instead, or be "
+    "called less often; what it needs it has to read"
+)
 _OTHERS["size-readback"] = _OTHERS["nonzero"]
 _OTHERS["h2d-list"] = _OTHERS["h2d-scalar"]
 

@@ -24,7 +24,8 @@ PROGRAMS = {
         torch.matrix_exp(a)                                   # WAITS item-implicit 3
         torch.linalg.cholesky(a @ a.T)                        # WAITS item-implicit
         torch.linalg.cholesky_ex(a @ a.T), torch.linalg.inv_ex(a), torch.linalg.qr(a)
-        torch.linalg.svd(torch.eye(4)), torch.linalg.eigh(torch.eye(4)), torch.matrix_exp(torch.eye(4))
+        b = torch.eye(4)
+        torch.linalg.svd(b), torch.linalg.eigh(b), torch.matrix_exp(b)
         """,
     "ctc": """
         scores = torch.randn(20, 4, 10, device=device, requires_grad=True)
