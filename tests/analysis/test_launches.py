@@ -139,6 +139,25 @@ def test_a_long_chain_is_named_by_its_ends() -> None:
     assert chain.words == ("aten::op0 → aten::op1 → aten::op2 → aten::op3 → (7 more) → aten::op11")
 
 
+@pytest.mark.parametrize(
+    ("between", "kernels"), [("the end of a range", 5), ("a read", 5), ("a copy on the GPU", 6)]
+)
+def test_what_cannot_become_one_kernel_is_no_chain(between: str, kernels: int) -> None:
+    """What an agent runs, reads and learns from was told as one chain in forward."""
+    made = Made().range("forward", 0, (450 if between == "the end of a range" else 900) * US)
+    for place in range(6):
+        begin = place * 100 * US + 10
+        made.op("aten::mul", begin, begin + 20 * US)
+        made.launch(begin + 5, begin + 10 * US, begin + 12 * US)
+    if between != "the end of a range":
+        kind = CopyKind.D2H if between == "a read" else CopyKind.D2D
+        correlation = made.call("cudaMemcpyAsync", 450 * US, 451 * US)
+        made.copy(452 * US, 453 * US, correlation, kind)
+    window = made.window()
+    chains = launch_chains(window, find_steps(window))
+    assert [(chain.kernels, chain.inside) for chain in chains] == [(kernels, "forward")]
+
+
 def test_nothing_launched_gives_nothing_and_shares_are_not_known() -> None:
     window = empty_window()
     found = times_of(window)

@@ -12,7 +12,7 @@ from trainscope.analysis.launches import TINY_NS
 from trainscope.analysis.names import name_of
 from trainscope.analysis.operators_of import innermost_ranges, outermost_operators
 from trainscope.analysis.window_steps import WindowSteps
-from trainscope.trace.window import Column, OpKind, Window
+from trainscope.trace.window import Column, CopyKind, OpKind, Window
 
 __all__ = ["FEWEST", "LaunchChain", "chain_advice", "launch_chains"]
 
@@ -25,7 +25,10 @@ _ENDS = 4
 
 @dataclass(frozen=True)
 class LaunchChain:
-    """Tiny kernels that follow each other on one thread with no longer kernel between."""
+    """Tiny kernels that follow each other on one thread, in one range, with nothing between.
+
+    A longer kernel parts them, and a copy from or to the host: the program goes on with a value.
+    """
 
     operators: tuple[tuple[str, int], ...]
     """The outermost operators in order, each with the kernels that it launched in a row."""
@@ -36,7 +39,7 @@ class LaunchChain:
     gpu_ns: int
     """GPU time of all of them together."""
     inside: str | None
-    """The range that the first one's launch was in; None for none."""
+    """The range that their launches were in; None for none."""
 
     @property
     def words(self) -> str:
@@ -62,15 +65,17 @@ def launch_chains(window: Window, steps: WindowSteps) -> tuple[LaunchChain, ...]
     thread = window.calls.thread[call[rows]]
     tiny = gpu.end_ns[rows] - gpu.start_ns[rows] < TINY_NS
     label = _labels(window, rows)
+    around = innermost_ranges(window, steps)[rows]
+    copies = _host_copies_before(window, call, rows)
     same = np.ones(len(rows), dtype=bool)
     same[1:] = tiny[1:] & tiny[:-1] & (np.diff(thread) == 0) & (np.diff(step[rows]) == 0)
+    same[1:] &= (np.diff(around) == 0) & (np.diff(copies) == 0)
     same[0] = False
     first = np.flatnonzero(~same)
     length = np.diff(np.append(first, len(rows)))
     long = tiny[first] & (length >= FEWEST)
     first, length = first[long], length[long]
     spent_ns = np.concatenate(([0], np.cumsum(gpu.end_ns[rows] - gpu.start_ns[rows])))
-    around = innermost_ranges(window, steps)[rows]
     groups: dict[tuple[bytes, int], list[int]] = {}
     for begin, count in zip(first.tolist(), length.tolist(), strict=True):
         where = int(window.ranges.name_id[around[begin]]) if around[begin] >= 0 else -1
@@ -100,6 +105,19 @@ def chain_advice(chain: LaunchChain) -> str:
     if any(name.endswith("Backward0") or "Backward" in name for name in names):
         return "torch.compile the model: its backward pass is fused as well"
     return "torch.compile the function around: element-wise operators become one kernel"
+
+
+def _host_copies_before(window: Window, call: Column, rows: Column) -> Column:
+    """How many copies between host and GPU the thread of each row had launched before it."""
+    gpu, calls = window.gpu, window.calls
+    copies = np.isin(gpu.copy_kind, (CopyKind.H2D, CopyKind.D2H)) & (call >= 0)
+    copy, mine = call[copies], call[rows]
+    found = np.zeros(len(rows), dtype=np.int64)
+    for thread in np.unique(calls.thread[copy]):
+        began_ns = np.sort(calls.start_ns[copy[calls.thread[copy] == thread]])
+        here = calls.thread[mine] == thread
+        found[here] = np.searchsorted(began_ns, calls.start_ns[mine[here]])
+    return found
 
 
 def _labels(window: Window, rows: Column) -> Column:
