@@ -6,6 +6,7 @@ import os
 import sys
 import sysconfig
 import types
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -43,6 +44,23 @@ PURELIB = sysconfig.get_paths()["purelib"]
 )
 def test_whose_file(filename: str, user: bool) -> None:
     assert is_user_file(filename) is user
+
+
+@pytest.mark.parametrize("beside_the_program", [False, True])
+def test_packages_put_into_a_folder_of_the_path_are_libraries_unless_the_program_is_there(
+    beside_the_program: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``pip install --target``; an editable install leaves no such mark in a project."""
+    packages, project = tmp_path / "packages", tmp_path / "project"
+    (packages / "library-1.0.dist-info").mkdir(parents=True)
+    (project / "mine.egg-info").mkdir(parents=True)
+    main = types.ModuleType("__main__")
+    main.__file__ = str((packages if beside_the_program else tmp_path) / "train.py")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(packages), str(project), "/not/there"])
+    roots = module._library_roots()
+    assert (str(packages) + os.sep in roots) is not beside_the_program
+    assert str(project) + os.sep not in roots
 
 
 def build(files: list[str]) -> FrameType:

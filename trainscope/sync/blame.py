@@ -29,8 +29,30 @@ def _library_roots() -> tuple[str, ...]:
     cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     if cache:
         folders.append(os.path.abspath(cache))
+    folders += _installed_into()
     real = [os.path.realpath(folder) for folder in folders]
     return tuple({folder.rstrip(os.sep) + os.sep for folder in folders + real})
+
+
+def _installed_into() -> list[str]:
+    """Folders of the path that ``pip install --target``, or a pex, filled with packages.
+
+    Never that of the program or where it was started: packages may have been put beside it.
+    """
+    program = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    here = [os.path.realpath(path) for path in (program, *sys.path[:1], os.getcwd())]
+    found: list[str] = []
+    for folder in sys.path:
+        inside = os.path.realpath(folder) + os.sep
+        if any((path + os.sep).startswith(inside) for path in here):
+            continue
+        try:
+            names = os.listdir(folder)
+        except OSError:  # an archive, or what is not there
+            continue
+        if any(name.endswith(".dist-info") for name in names):
+            found.append(os.path.abspath(folder))
+    return found
 
 
 @functools.lru_cache(maxsize=4096)
