@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.libraries import SCALER, by_library, library_of, of_library
-from trainscope.catalogue.operators import IN_BACKWARD, of_operator
+from trainscope.catalogue.operators import IN_BACKWARD, SAMPLED, of_operator
 from trainscope.catalogue.reading import (
     calls_scaler,
     moves_in_words,
@@ -121,6 +121,8 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
     loads = (via or "").startswith("torch.serialization") or _LOADS in (via or "")
     if to_device and (loads or "torch.load(" in source):
         return "load it once, before the loop"
+    if kind == "item-implicit" and (via or "").startswith("torch.distributions"):
+        return SAMPLED if "distributions.normal:" in (via or "") else of_operator(source)
     part_of_torch = by_library(via, to_device=to_device)
     if part_of_torch is not None:
         return part_of_torch

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["IN_BACKWARD", "of_operator"]
+__all__ = ["IN_BACKWARD", "SAMPLED", "of_operator"]
 
 IN_BACKWARD = (
     "an operator of backward waits for what its forward was given: an index that is a mask or on "
     "the CPU, a parameter or input on the CPU that gets a gradient, or ctc_loss"
+)
+SAMPLED = (
+    "sample() of a Normal tests that no scale is negative: rsample(), under torch.no_grad(), draws "
+    "without that test"
 )
 _EX = (
     "torch.linalg's forms in _ex (cholesky_ex, inv_ex, solve_ex) do not read whether it failed, "

@@ -49,10 +49,10 @@ PROGRAMS = {
         optimizer = torch.optim.SparseAdam(list(bag.parameters()))
         rows = torch.randint(0, 50, (30,), device=device)
         bag(rows, torch.arange(0, 30, 3, device=device)).sum().backward()
-        optimizer.step()                                                    # WAITS size-readback
+        optimizer.step()                                                    # WAITS size-readback 5
         pairs = torch.stack([rows, rows])
         made = torch.sparse_coo_tensor(pairs, torch.ones(30, device=device), (50, 50))
-        made = made.coalesce()                                              # WAITS size-readback
+        made = made.coalesce()                                              # WAITS size-readback 5
         made.coalesce().to_dense().sum().item()                             # WAITS item
         torch.sparse.sum(made, 0)                                           # WAITS size-readback
         host = torch.sparse_coo_tensor(pairs.cpu(), torch.ones(30), (50, 50))   # WAITS cpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainscope.analysis.replay.program import Program
+from trainscope.trace.plural import count
 
 __all__ = ["MAX_BAND", "why_not"]
 
@@ -31,9 +32,11 @@ def why_not(
     if program.steps < MIN_STEPS:
         return f"the window has {program.steps} whole step, and a replay needs two or more"
     if program.unresolved:
+        waits = count(program.unresolved, "wait")
+        which = "is" if program.unresolved == 1 else "are"
         return (
-            f"{program.unresolved} waits of a stream for an event are not resolved: the trace does "
-            "not tell which stream the event is of"
+            f"{waits} of a stream for an event {which} not resolved: the trace does not tell which "
+            "stream the event is of"
         )
     if program.unfollowed_ns > MAX_UNFOLLOWED * program.recorded_ns:
         share = program.unfollowed_ns / program.recorded_ns

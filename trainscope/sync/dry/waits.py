@@ -50,7 +50,7 @@ _TABLE: Mapping[str, Wait] = {
     "aten::linalg_pinv": Wait("item-implicit", 2, "it is made of an svd"),
     "aten::linalg_matrix_exp": Wait("item-implicit", 3, "norms choose the number of terms"),
     "aten::_ctc_loss_backward": Wait("item-implicit", 3, "lengths and offsets are copied"),
-    "aten::_coalesce": Wait("size-readback", 1, "how many differ gives the size of the result"),
+    "aten::_coalesce": Wait("size-readback", 5, "its sort and count are read in parts"),
     "aten::_sparse_sum": Wait("size-readback", 1, "how many differ gives the size of the result"),
     "aten::_to_sparse": Wait("size-readback", 1, "how many are set gives the size of the result"),
 }
