@@ -100,6 +100,7 @@ KNOWN_SIZE = "keep the mask, or torch.nonzero_static(mask, size=n) with a known 
         ("index", "name = names[best]", "index with x.index_select or gather, whose index may stay "
          "on the GPU"),
         ("index", "means.append(x[i, :n].mean(0))", NUMBER),
+        ("index", "out[j, :k] = targets[matches, 1:]", NUMBER),
         ("index", "padded = x.new_zeros(n, longest)", NUMBER),
         ("index", "for i in range(n):", NUMBER),
         ("h2d-pageable", "x = batch.to(device)", PIN),
@@ -206,11 +207,17 @@ def test_words_fit_the_place() -> None:
     for source, function in (
         ("scaler.step(optimizer)", "370 <genexpr>"),
         ("scaler.update()", "502 update"),
-        ("print(scaler.get_scale())", "573 get_scale"),
     ):
         via = f"torch.amp.grad_scaler:{function}"
         scaled = advice("item", source=source, phase="optimizer", during="training", via=via)
         assert scaled == SCALER
+    for source, function in (
+        ("print(scaler.get_scale())", "573 get_scale"),
+        ("torch.save(scaler.state_dict(), f)", "619 _get_growth_tracker"),
+    ):
+        via = f"torch.amp.grad_scaler:{function}"
+        shown = advice("item", source=source, phase=None, during="training", via=via)
+        assert shown.startswith("GradScaler's scale is read here")
     module = "torch.nn.modules.module:1371 convert"
     moved = advice("h2d-pageable", source="net.to(d)", phase=None, during="training", via=module)
     assert moved == "move the module once, before the loop"

@@ -137,6 +137,23 @@ def test_pageable_copies_that_run_alone() -> None:
     )
 
 
+@pytest.mark.parametrize(("bytes_moved", "small"), [(1_000, True), (50_000_000, False)])
+def test_small_copies_are_not_told_to_be_a_loader_s_batch(bytes_moved: int, small: bool) -> None:
+    copy = CopyReport(
+        what="host to device",
+        host_memory="pageable",
+        count=100,
+        ms_total=0.1,
+        bytes_moved=bytes_moved,
+        gb_per_s=None,
+        alone_ms_total=0.1,
+    )
+    (finding,) = find(gpu(("copy", 4.0), copies=[copy]))
+    assert finding.code == "TS302"
+    assert ("they are small, 10 bytes each and 100 in the window" in finding.advice) == small
+    assert (finding.snippet is None) == small
+
+
 def test_collectives_that_nothing_hides() -> None:
     talk = CommunicationReport(
         device=0,

@@ -8,6 +8,7 @@ SCALER = (
     "GradScaler itself reads, once a step, whether a gradient overflowed: bfloat16 needs no "
     "scaler; with float16 there is nothing to remove"
 )
+_SCALE = "GradScaler's scale is read here: ask for it only where it is shown or saved"
 _OTHERS = {
     "read": (
         "{} reads it: it may have a setting to do so on fewer steps (logging, a progress bar, a "
@@ -76,12 +77,15 @@ _BY_LIBRARY = (
     ("torch.cuda.amp", SCALER),
 )
 
+_OF_SCALE = (" get_scale", " _get_growth_tracker")
 _ONLY_READS = frozenset({"torch.nn.utils.clip_grad", "torch.distributions", "torch.amp"})
 """What is told of these is how to read less: no answer to a copy to the GPU."""
 
 
 def by_library(via: str | None, *, to_device: bool) -> str | None:
     """Return what is known of the part of torch that made the sync; None where nothing is."""
+    if via is not None and via.startswith("torch.amp") and via.endswith(_OF_SCALE):
+        return None if to_device else _SCALE
     for library, what in _BY_LIBRARY:
         if via is not None and via.startswith(library):
             return None if to_device and library in _ONLY_READS else what

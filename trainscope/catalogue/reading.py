@@ -93,10 +93,11 @@ def subscripts(source: str) -> bool:
 
 
 def slices_by_value(source: str) -> bool:
-    """Whether the line reads a slice one of whose ends is no number that stands there."""
+    """Whether the line reads or sets a slice one of whose ends is no number that stands there."""
+    nodes = (node for statement in _statements(source) for node in ast.walk(statement))
     ends = [
         end
-        for index in _indices(source)
+        for index in nodes
         if isinstance(index, ast.Slice)
         for end in (index.lower, index.upper, index.step)
     ]

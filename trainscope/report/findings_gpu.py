@@ -15,6 +15,8 @@ __all__ = ["MIN_SHARE", "gpu_findings"]
 MIN_SHARE = 0.05
 """Share of a step from which on lost time is a finding."""
 _MANY_TINY = 0.3
+_SMALL_BYTES = 64 * 1024
+"""A copy of fewer takes about as long as one of a byte: microseconds to start it."""
 _NO_TENSOR_CORES = re.compile(r"simt_sgemm|(?<![a-z])sgemm_\d|_f32f32_f32f32_f32_")
 _PAGEABLE = ("h2d-pageable", "h2d-nonblocking-pageable", "cpu", "d2h", "d2h-nonblocking-pageable")
 _BY_CAUSE = {
@@ -63,9 +65,26 @@ def _idle(
             evidence += "; it may be less with no profiler on"
         elif limit_ms < detail.ms_per_step:
             evidence += f"; with no profiler on it is {duration(limit_ms)} at most"
-        yield detail.ms_per_step, _finding(code, evidence)
+        advice = _many_small(gpu) if code == "TS302" else None
+        yield detail.ms_per_step, _finding(code, evidence, advice=advice)
         if detail.cause == "launch":
             yield from _tiny(gpu, detail.ms_per_step)
+
+
+def _many_small(gpu: GpuReport) -> str | None:
+    """What to do about copies of little, of which the number is what costs; None for others."""
+    host = [copy for copy in gpu.copies if copy.host_memory is not None and copy.count]
+    count = sum(copy.count for copy in host)
+    if not count or any(copy.bytes_moved is None for copy in host):
+        return None
+    mean = sum(copy.bytes_moved or 0 for copy in host) / count
+    if mean > _SMALL_BYTES:
+        return None
+    return (
+        f"they are small, {mean:,.0f} bytes each and {count:,} in the window, so it is their "
+        "number that costs: put what goes over together into one tensor first, make numbers on "
+        "the GPU (torch.full, x.fill_), or keep the data there"
+    )
 
 
 def _tiny(gpu: GpuReport, idle_ms: float) -> Iterator[tuple[float, Finding]]:
@@ -129,5 +148,5 @@ def _finding(code: str, evidence: str, *, advice: str | None = None) -> Finding:
         gain_ms_per_step=None,
         evidence=evidence,
         advice=advice or known.advice,
-        snippet=known.snippet,
+        snippet=known.snippet if advice is None else None,
     )
