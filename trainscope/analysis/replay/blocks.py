@@ -64,23 +64,32 @@ def blocks_of(program: Program, samples: Samples) -> list[Single | Launches]:
     latency = np.array([item.latency_ns for item in items])[:, None]
     # an op that starts with its launch, then all work after it
     alone = cpu_until[1:] + latency + length - work_until[1:]
-    found: list[Single | Launches] = []
-    for first, last in _runs(items):
-        took = cpu_until[last] - cpu_until[first]
-        launches = np.flatnonzero(is_launch[first:last]) + first
-        if not len(launches) or (last - first == 1 and items[first].also):
-            found.append(Single(took, items[last - 1]))
+    runs = np.array(_runs(items))
+    first, last = runs[:, 0], runs[:, 1]
+    took = cpu_until[last] - cpu_until[first]
+    launches = np.flatnonzero(is_launch)
+    begin, end = np.searchsorted(launches, first), np.searchsorted(launches, last)
+    some = np.flatnonzero(end > begin)
+    at = launches[begin[some]]
+    # every launch is in one of these blocks, so that each ends where the next one begins
+    latest = np.maximum.reduceat(alone[launches], begin[some], axis=0) if len(some) else alone[:0]
+    from_cpu = latest + work_until[last[some]] - cpu_until[first[some]]
+    from_stream = work_until[last[some]] - work_until[first[some]]
+    first_from_cpu = cpu_until[at + 1] - cpu_until[first[some]] + latency[at]
+    found: list[Single | Launches] = [
+        Single(each, items[place - 1]) for each, place in zip(took, last, strict=True)
+    ]
+    for row, block in enumerate(some):
+        item = items[at[row]]
+        if item.also:
             continue
-        at = int(launches[0])
-        found.append(
-            Launches(
-                cpu_ns=took,
-                first=items[at],
-                count=len(launches),
-                from_cpu_ns=alone[launches].max(axis=0) + work_until[last] - cpu_until[first],
-                from_stream_ns=work_until[last] - work_until[first],
-                first_from_cpu_ns=cpu_until[at + 1] - cpu_until[first] + latency[at],
-            )
+        found[block] = Launches(
+            cpu_ns=took[block],
+            first=item,
+            count=int(end[block] - begin[block]),
+            from_cpu_ns=from_cpu[row],
+            from_stream_ns=from_stream[row],
+            first_from_cpu_ns=first_from_cpu[row],
         )
     return found
 

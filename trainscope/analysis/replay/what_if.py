@@ -136,17 +136,20 @@ class _Forecast:
     def what_if(self, drift: float) -> WhatIf:
         calibration, program = self._calibration, self._program
         free = [place for place in range(len(program.sites)) if place not in self._kept]
-        removals = self._removals(free)
         replayed_ns = float(np.median(calibration.step_ns))
+        removals: list[Removal] = []
         cannot = None
-        if removals:
+        if free:
+            everything = self._removal(free, "all")
             cannot = why_not(
                 program,
                 drift=drift,
                 measured_step_ns=self._measured_ns,
                 replayed_step_ns=replayed_ns,
-                band=removals[0].band,
+                band=everything.band,
             )
+            if cannot is None:
+                removals = [everything, *self._smaller_removals(free, everything)]
         likeliest = int(np.argmin(np.abs(calibration.step_ns - replayed_ns)))
         guess = calibration.samples.take(np.array([likeliest]))
         return WhatIf(
@@ -155,24 +158,22 @@ class _Forecast:
             replayed_step_ns=replayed_ns,
             drift=drift,
             calibrated=calibration.measured,
-            removals=() if cannot else tuple(removals),
+            removals=tuple(removals),
             cannot_tell=cannot,
-            assumptions=tuple(self._assumptions(() if cannot else removals)),
+            assumptions=tuple(self._assumptions(removals)),
             kept=tuple(program.sites[place] for place in sorted(self._kept)),
             lanes=program.lanes,
             before=Drawable(program, guess),
             after=None if cannot else Drawable(without(program, free), guess),
         )
 
-    def _removals(self, free: Sequence[int]) -> list[Removal]:
-        if not free:
-            return []
-        found = [self._removal(free, "all")]
+    def _smaller_removals(self, free: Sequence[int], everything: Removal) -> list[Removal]:
+        """Each site alone, the one that gains most first, then the smallest set."""
         if len(free) == 1:
-            return [*found, replace(found[0], what="one")]
+            return [replace(everything, what="one")]
         looked_at = free[:MAX_SITES]
         alone = [self._removal([place], "one") for place in looked_at]
-        found += sorted(alone, key=lambda removal: removal.step_ns)
+        found = sorted(alone, key=lambda removal: removal.step_ns)
         smallest = smallest_set(looked_at, self._few_with_ns, self._few_step_ns)
         if 1 < len(smallest) < len(free):
             found.append(self._removal(sorted(smallest), "smallest set"))
