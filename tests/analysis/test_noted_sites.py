@@ -93,9 +93,61 @@ def test_the_timed_one_around_it_is_preferred() -> None:
     [
         {},
         {90: 90 * STEP},  # no step that both have
-        {20: 20 * STEP, 21: 21 * STEP + 500 * US, 22: 22 * STEP},  # clocks that do not tie
+        {20: 20 * STEP, 21: 21 * STEP + 500 * US, 22: 22 * STEP - 500 * US},  # that do not tie
     ],
 )
 def test_without_a_common_clock_nothing_is_said(starts: dict[int, int]) -> None:
     of = waits((AT + 105, AT + 290))
     assert placed(of, noted(5, AT + 300, 200), starts=starts) == [None]
+
+
+def test_a_step_that_was_moved_back_does_not_part_the_clocks() -> None:
+    """To the fetch before its first micro-batch, say; the window has it as it was begun."""
+    of = waits((AT + 105, AT + 290))
+    starts = {**STARTS, 21: 21 * STEP - 1900 * US}
+    assert placed(of, noted(5, AT + 300, 200), starts=starts) == [5]
+
+
+def test_what_a_probe_takes_behind_a_wait_may_vary() -> None:
+    """Under a profiler the first of several calls ends later than the others."""
+    tails_us = (135, 127, 30, 99, 28, 64, 110, 45)
+    of = waits(*((AT + 1000 * n + 10, AT + 1000 * n + 60) for n in range(8)))
+    live = [noted(n, AT + 1000 * n + 60 + tail, 65 + tail) for n, tail in enumerate(tails_us)]
+    assert placed(of, *live) == list(range(8))
+
+
+@pytest.mark.parametrize("off_us", [-60, -20, 20, 60])
+def test_clocks_that_are_off_are_set_by_what_sticks_out(off_us: int) -> None:
+    spans = [(AT + 300 * n + off_us, AT + 300 * n + 40 + off_us) for n in range(9)]
+    live = [noted(n, AT + 300 * n + 44, 48) for n in range(9)]
+    # one that nobody noted, just before the third line's
+    stray = (AT + 600 - 95 + off_us, AT + 600 - 90 + off_us)
+    assert placed(waits(*spans[:2], stray, *spans[2:]), *live) == [0, 1, None, *range(2, 9)]
+
+
+def test_where_every_step_was_moved_back_their_ends_tie_the_clocks() -> None:
+    """Each to the fetch of its batches, by another time."""
+    live = [noted(5, AT + 300, 200)]
+    starts = {n: n * STEP - (n - 19) * 2_000 * US for n in NUMBERS}
+    ends = {n: (n + 1) * STEP for n in NUMBERS}
+    of = waits((AT + 105, AT + 290))
+    for given, line in ((ends, 5), ({}, None), (starts, None)):
+        assert lines(lines_of_waits(of, steps(NUMBERS), LiveRecord(live, starts, given))) == [line]
+
+
+def test_calls_that_are_stamped_by_another_clock_are_found_by_all_of_them() -> None:
+    """CUDA's calls were 130 us off the CPU's ranges in windows of an H200."""
+    lengths = (60, 25, 110, 300, 45, 80)
+    spans = [(AT + 700 * n - 130, AT + 700 * n - 130 + long) for n, long in enumerate(lengths)]
+    live = [noted(n, AT + 700 * n + long + 5, long + 10) for n, long in enumerate(lengths)]
+    assert placed(waits(*spans), *live) == list(range(6))
+    assert placed(waits(*spans[:2]), *live) == [None, None], "of two it may be chance"
+
+
+def test_a_wait_that_stands_out_is_not_given_a_line_that_another_has() -> None:
+    spans = [(AT + 500 * n, AT + 500 * n + 50) for n in range(5)]
+    live = [noted(n, AT + 500 * n + 55, 60) for n in range(5)]
+    drifted = [(spans[0][0] - 70, spans[0][1] - 70), *spans[1:]]
+    assert placed(waits(*drifted), *live) == [0, 1, 2, 3, 4]
+    stray = (spans[1][0] - 70, spans[1][1] - 70)
+    assert placed(waits(spans[0], stray, *spans[1:]), *live) == [0, None, 1, 2, 3, 4]

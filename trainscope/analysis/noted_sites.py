@@ -15,11 +15,18 @@ from trainscope.trace.window import Column
 __all__ = ["LiveRecord", "TimedWaits", "lines_of_waits"]
 
 CLOCKS_APART_NS = 200_000
-"""How much the distance of the two clocks may vary from step to step: more, and they do not tie."""
-LOOSE_NS = 100_000
-"""How far a wait may stand outside what the detector timed, at first."""
+"""How much the distance of the two clocks may vary over most steps: more, and they do not tie. A
+step that was found to have begun earlier is moved back on the live clock alone."""
 TIGHT_NS = 30_000
-"""And once the usual distance of their ends is known."""
+"""How far a wait may stand outside what the detector timed."""
+LOOSE_NS = 100_000
+"""And where nothing else is there that it could be."""
+_SKEW_NS = 240_000
+_SKEW_STEP_NS = 20_000
+_SAMPLE = 300
+"""Waits by which the skew is found."""
+_ENOUGH = 3
+"""Of which so many have to agree: a single one may be another line's."""
 NEIGHBOURS = 2
 """Noted waits looked at on either side of a wait's end."""
 SOON_NS = 2_000_000
@@ -33,6 +40,7 @@ class LiveRecord:
     noted: tuple[NotedWait, ...] = ()
     step_start_ns: Mapping[int, int] | None = None
     """By step number, on the clock of ``noted``."""
+    step_end_ns: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,28 +61,60 @@ def lines_of_waits(
     shift_ns = _clock_shift(steps, record)
     if shift_ns is None or not record.noted:
         return nothing
+    shift_ns += _skew(waits, record.noted, shift_ns)
     found = _meet(waits, record.noted, shift_ns, LOOSE_NS)
-    late_ns: dict[int, int] = {}  # of the last wait in each noted one
-    for end_ns, noted in zip(waits.end_ns.tolist(), found, strict=True):
-        if noted is not None and noted.blocked_ns >= 0:
-            late_ns[id(noted)] = end_ns - noted.end_ns - shift_ns
-    if not late_ns:
-        return found
-    usual_ns = round(float(np.median(list(late_ns.values()))))
-    return _meet(waits, record.noted, shift_ns + usual_ns, TIGHT_NS)
+    near = _meet(waits, record.noted, shift_ns, TIGHT_NS)
+    taken = {id(noted) for noted in near}
+    return [
+        _still_open(kind, noted, taken) if placed is None else placed
+        for kind, placed, noted in zip(waits.kinds, near, found, strict=True)
+    ]
+
+
+def _still_open(kind: str, noted: NotedWait | None, taken: set[int]) -> NotedWait | None:
+    """What was noted about when a wait of this kind was, if it is no other's: clocks drift."""
+    if noted is None or id(noted) in taken or not kinds_meet(kind, noted.kind):
+        return None
+    return noted
 
 
 def _clock_shift(steps: WindowSteps, record: LiveRecord) -> int | None:
-    """The window's clock minus the live one, from the begins of the steps that both have."""
-    starts = record.step_start_ns or {}
-    apart = [
-        int(begin) - starts[int(number)]
-        for number, begin in zip(steps.number, steps.start_ns, strict=True)
-        if int(number) in starts
-    ]
-    if not apart or max(apart) - min(apart) > CLOCKS_APART_NS:
+    """The window's clock minus the live one, by what most steps that both have agree on."""
+    starts = _agreed(steps.number, steps.start_ns, record.step_start_ns or {})
+    if starts is not None:
+        return starts
+    return _agreed(steps.number, steps.end_ns, record.step_end_ns or {})
+
+
+def _agreed(number: Column, window_ns: Column, live_ns: Mapping[int, int]) -> int | None:
+    """What most of the steps say; None where no more than half of them agree."""
+    both = zip(number.tolist(), window_ns.tolist(), strict=True)
+    apart = [ns - live_ns[step] for step, ns in both if step in live_ns]
+    if not apart:
         return None
-    return round(float(np.median(apart)))
+    usual = float(np.median(apart))
+    near = [ns for ns in apart if abs(ns - usual) <= CLOCKS_APART_NS / 2]
+    return round(float(np.median(near))) if 2 * len(near) > len(apart) else None
+
+
+def _skew(waits: TimedWaits, noted: Sequence[NotedWait], shift_ns: int) -> int:
+    """How far the clock of the waits is off the one of the steps, where most waits are noted.
+
+    CUDA's calls and the CPU's ranges are stamped by two clocks, which the profiler ties loosely.
+    """
+    few = TimedWaits(
+        waits.start_ns[:_SAMPLE],
+        waits.end_ns[:_SAMPLE],
+        waits.kinds[:_SAMPLE],
+        waits.threads[:_SAMPLE],
+    )
+    timed = [each for each in noted if each.blocked_ns >= 0]
+    placed_at: dict[int, int] = {}
+    for off_ns in sorted(range(-_SKEW_NS, _SKEW_NS + 1, _SKEW_STEP_NS), key=abs):
+        found = _meet(few, timed, shift_ns + off_ns, TIGHT_NS)
+        placed_at[off_ns] = sum(each is not None for each in found)
+    best_ns = max(placed_at, key=lambda off_ns: placed_at[off_ns])  # of equal ones the least
+    return best_ns if placed_at[best_ns] >= _ENOUGH else 0
 
 
 def _meet(

@@ -58,8 +58,12 @@ def _record(trace: Trace) -> LiveRecord:
         return LiveRecord()  # a run has millions of steps, and nothing to tie to them
     ranges = trace.ranges
     steps = np.flatnonzero((ranges.depth == 0) & (ranges.step >= 0))
-    starts = zip(ranges.step[steps].tolist(), ranges.start_ns[steps].tolist(), strict=True)
-    return LiveRecord(trace.noted_waits, dict(starts))
+    numbers = ranges.step[steps].tolist()
+    return LiveRecord(
+        trace.noted_waits,
+        dict(zip(numbers, ranges.start_ns[steps].tolist(), strict=True)),
+        dict(zip(numbers, ranges.end_ns[steps].tolist(), strict=True)),
+    )
 
 
 def _kept(
