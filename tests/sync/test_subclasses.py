@@ -60,7 +60,7 @@ def test_a_subclass_is_told_the_function_that_is_in_its_table(name: str, dry_run
     with SyncDetector(dry_run=dry_run):
         assert getattr(torch.Tensor, name) in table
         watched = told(CALLS[name])
-    assert [each for each in watched if each in set(bare)] == bare
+    assert watched == bare  # and nothing else: one may raise at what it does not know
 
 
 @BOTH

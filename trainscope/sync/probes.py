@@ -59,6 +59,14 @@ class _Here(threading.local):
 here = _Here()
 
 
+def on_gpu(tensor: torch.Tensor) -> bool:
+    """Whether it is on a CUDA device; a subclass's ``__torch_function__`` is not told of it."""
+    if type(tensor) is torch.Tensor:
+        return tensor.is_cuda
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.is_cuda
+
+
 class Listener(Protocol):
     """What the wrappers ask and tell."""
 
@@ -103,7 +111,7 @@ def _read(
     def read(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return original(self, *args, **kwargs)
-        if not self.is_cuda or here.inside or not listener.active:
+        if here.inside or not listener.active or not on_gpu(self):
             return original(self, *args, **kwargs)
         here.inside, here.announced = True, False
         start_ns = perf_counter_ns()
@@ -148,7 +156,7 @@ def _to(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
         if here.inside or not listener.active:
             return original(self, *args, **kwargs)
         target = target_type(args, kwargs)
-        if target is None or (target == "cuda") is self.is_cuda:
+        if target is None or (target == "cuda") is on_gpu(self):
             return original(self, *args, **kwargs)
         non_blocking = asks_non_blocking(args, kwargs)
         call = partial(original, self, *args, **kwargs)
@@ -164,7 +172,7 @@ def _cuda(original: Callable[..., Any], listener: Listener) -> Callable[..., Any
     def cuda(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return original(self, *args, **kwargs)
-        if self.is_cuda or here.inside or not listener.active:
+        if here.inside or not listener.active or on_gpu(self):
             return original(self, *args, **kwargs)
         call = partial(original, self, *args, **kwargs)
         return _copied(call, self, None, True, asks_non_blocking(args, kwargs), listener)
@@ -182,13 +190,14 @@ def _copy(original: Callable[..., Any], listener: Listener) -> Callable[..., Any
         if here.inside or not listener.active:
             return original(self, *args, **kwargs)
         source = args[0] if args else kwargs.get("src", kwargs.get("other"))
-        if isinstance(source, Number) and self.is_cuda:
+        there = on_gpu(self)
+        if isinstance(source, Number) and there:
             return number(self, *args, **kwargs)
-        if not isinstance(source, torch.Tensor) or source.is_cuda is self.is_cuda:
+        if not isinstance(source, torch.Tensor) or on_gpu(source) is there:
             return original(self, *args, **kwargs)
         non_blocking = asks_non_blocking(args[1:], kwargs)
         call = partial(original, self, *args, **kwargs)
-        if self.is_cuda:
+        if there:
             return _copied(call, source, self, True, non_blocking, listener)
         return _copied(call, self, source, False, non_blocking, listener)
 
