@@ -8,8 +8,10 @@ import pytest
 from made_windows import Made
 from waiting_loops import found, item, looped
 
+from trainscope.analysis.live_sites import with_lines
 from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import by_site, find_syncs
+from trainscope.trace.noted_waits import NotedWait
 from trainscope.trace.syncs import SyncSite
 
 FRAMES = (
@@ -192,6 +194,19 @@ def test_a_line_that_waits_in_some_steps_only_is_joined_all_the_same() -> None:
     (sync,) = find_syncs(window, find_steps(window), (live,))
     assert (sync.site.per_step, sync.site.per_seen_step) == (1 / 3, 1.0)
     assert (sync.site.line, sync.site.line_is) == (31, "wait")
+
+
+def test_spots_that_were_noted_at_one_line_are_one_site() -> None:
+    """Of several tensors that one line moves, the first comes after other operators."""
+    made = Made().range("ProfilerStep#0", 0, 1000)
+    for at, name in ((10, "aten::detach"), (300, "aten::abs"), (600, "aten::sum")):
+        made.op(name, at, at + 5).op("aten::max", at + 10, at + 15)
+        item(made, at + 20, at + 50)
+    spots = [sync.site for sync in found(made.window())]
+    assert len(set(spots)) == 3
+    noted = NotedWait("item", LIVE.file, LIVE.line, "main", 0, 0)
+    (site,) = set(with_lines(spots, [noted] * 3, [LIVE]))
+    assert site.place == "/home/me/train.py:31"
 
 
 def test_without_operators_the_range_before_tells_where_it_is() -> None:

@@ -63,7 +63,8 @@ def with_lines(
         if live is None:
             placed.append(site)
         else:
-            placed.append(replace(_with_line(site, live), ordinal=1, alike=1, after=""))
+            same = replace(_with_line(site, live), ordinal=1, alike=1, after="", earlier="")
+            placed.append(same)
     return placed
 
 
