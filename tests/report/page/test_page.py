@@ -306,6 +306,6 @@ def test_curves_have_round_ticks_and_words() -> None:
 
 def test_on_a_narrow_screen_each_number_has_its_word() -> None:
     page, _ = page_of(made_run(syncs=(ITEM,)))
-    (table,) = re.findall(r'<table class="stack">(.*?)</table>', page, re.S)
+    (table,) = re.findall(r'<table class="stack waits">(.*?)</table>', page, re.S)
     heads = re.findall(r"<th [^>]*>(.*?)</th>", table)
     assert re.findall(r'<td data-h="(.*?)"', table) == heads[1:]  # the place needs none
