@@ -109,8 +109,15 @@ def test_a_chain_is_three_tiny_kernels_or_more_in_a_row_in_one_step() -> None:
     ("inside", "operators", "words"),
     [
         ("Optimizer.step#Adam.step", ("aten::add",), "fused=True"),
+        ("Optimizer.step#RMSprop.step", ("aten::_foreach_add_",), "torch.compile its step, or an"),
+        ("Optimizer.step#SparseAdam.step", ("aten::coalesce",), "will do, on dense gradients"),
         ("", ("aten::_foreach_add_", "aten::_foreach_mul_"), "fused=True"),
         ("", ("autograd::engine::evaluate_function: MulBackward0",), "backward"),
+        (
+            "",
+            ("autograd::engine::evaluate_function: CompiledFunctionBackward", "aten::add_"),
+            "compiled already",
+        ),
         ("", ("aten::mul", "aten::add"), "element-wise"),
     ],
 )

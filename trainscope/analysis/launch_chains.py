@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ __all__ = ["FEWEST", "LaunchChain", "chain_advice", "launch_chains"]
 FEWEST = 3
 """Kernels in a row from which on they are a chain."""
 _ENGINE = "autograd::engine::evaluate_function: "
+_OPTIMIZER = re.compile(r"Optimizer\.step#(\w+)\.step")
+_FUSED = frozenset({"Adam", "AdamW", "SGD"})
 _ENDS = 4
 """Operators named at the beginning of a long chain."""
 
@@ -99,9 +102,19 @@ def launch_chains(window: Window, steps: WindowSteps) -> tuple[LaunchChain, ...]
 def chain_advice(chain: LaunchChain) -> str:
     """What would launch fewer kernels in place of the chain."""
     names = [name for name, _ in chain.operators]
-    optimizer = (chain.inside or "").startswith("Optimizer.step")
-    if optimizer or all(name.startswith("aten::_foreach") for name in names):
+    optimizer = _OPTIMIZER.match(chain.inside or "")
+    if optimizer is not None and optimizer[1] not in _FUSED:
+        other = "an optimizer with fused=True (Adam, AdamW, SGD), where one will do"
+        # torch.compile takes no sparse gradients
+        sparse = optimizer[1] == "SparseAdam"
+        return f"{other}, on dense gradients" if sparse else f"torch.compile its step, or {other}"
+    if optimizer is not None or all(name.startswith("aten::_foreach") for name in names):
         return "fused=True in the optimizer, or torch.compile its step: one kernel for many"
+    if any("CompiledFunction" in name for name in names):
+        return (
+            "compiled already: mode='reduce-overhead' replays its kernels as one CUDA graph, and a "
+            "larger batch makes them longer"
+        )
     if any(name.endswith("Backward0") or "Backward" in name for name in names):
         return "torch.compile the model: its backward pass is fused as well"
     return "torch.compile the function around: element-wise operators become one kernel"
