@@ -176,8 +176,10 @@ def test_words_fit_the_time(during: str, words: str) -> None:
 
 def test_an_action_is_read_though_a_policy_that_acts_runs_as_in_an_evaluation() -> None:
     source = "actions = actions.cpu().numpy().reshape((-1, *self.action_space.shape))"
-    said = advice("cpu", source=source, phase=None, during="evaluation", via=None)
-    assert said == NEEDED
+    for during in ("evaluation", "between", "training"):
+        assert advice("cpu", source=source, phase=None, during=during, via=None) == NEEDED
+    other = advice("cpu", source="h = action_loss.cpu()", phase=None, during="between", via=None)
+    assert other == TO_PINNED
 
 
 def test_a_checkpoint_is_one_whichever_part_of_torch_reads_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.libraries import SCALER, by_library, library_of, of_library
 from trainscope.catalogue.operators import IN_BACKWARD, SAMPLED, of_operator
@@ -82,6 +84,8 @@ _MADE_INDEX = (
 _MADE_THERE = "make it on the GPU: pass device=device to the function that makes it"
 _RANDOM = " (random numbers then come from the GPU's generator, and are others)"
 _EVALUATED = "add up on the GPU and read the result once, after the evaluation"
+_ACTION = re.compile(r"\bactions?\b")
+"""What an agent reads it gives to its environment."""
 _CLAMP = "x.clamp(min=number), or torch.maximum(x, y), chooses on the GPU"
 _STORED_NUMBER = (
     "fill on the GPU, without a copy: x.index_fill_(0, index, number), masked_fill_ or "
@@ -165,8 +169,8 @@ def _read_advice(
     # the line calls it, and reads nothing by itself, unless all that it does is to log
     if library is not None and (use != "log" or not only_logs(source)):
         return of_library("read", library) or _BY_USE[use]
-    if use == "needed":
-        return _BY_USE[use]
+    if use == "needed" or (use == "other" and _ACTION.search(source)):
+        return _BY_USE["needed"]
     if kind == "index":
         by_index = subscripts(source) and not slices_by_value(source)
         return _BY_KIND[kind] if by_index else _NUMBER
@@ -175,7 +179,7 @@ def _read_advice(
             return _CLAMP
         use = "branch"
     if during == "evaluation" and use != "log" and use not in _DECIDES:
-        return _BY_USE["needed"] if "action" in source else _EVALUATED  # an agent that acts
+        return _EVALUATED
     if kind in _PRINTS:
         return _BY_USE["log"]
     if use == "other" and phase == "backward":
