@@ -16,6 +16,7 @@ from trainscope.analysis.replay.gpu_side import GpuSide, gpu_side, inner_gap_ns,
 from trainscope.analysis.replay.other_work import backlog_ns, unfollowed_ns
 from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program, Workers
 from trainscope.analysis.replay.rank_waits import rank_waits_ns
+from trainscope.analysis.replay.shared_gpu import late_share
 from trainscope.analysis.thread_roles import AUTOGRAD, thread_roles, works_for_loop
 from trainscope.analysis.waits import WaitCall, find_waits
 from trainscope.analysis.window_site import WindowSite
@@ -124,6 +125,7 @@ class _Builder:
             workers=self._workers,
             collectives=int((collectives(window) & in_steps).sum()),
             unfollowed_ns=unfollowed_ns(window, side, in_steps, self._followed, first_ns, end_ns),
+            late_share=late_share(window, side),
         )
 
     def _with_arrivals(self) -> list[Item]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainscope.analysis.replay.program import Program
 from trainscope.trace.plural import count
 
-__all__ = ["MAX_BAND", "why_not"]
+__all__ = ["MAX_BAND", "is_shared", "why_not"]
 
 MAX_DRIFT = 0.03
 """Of the CPU time of the recorded steps, replayed once as recorded."""
@@ -18,6 +18,8 @@ MIN_OVER_GPU = 0.95
 MAX_UNFOLLOWED = 0.03
 """Share of the recorded time that GPU work may take which the replay knows no launch of."""
 MIN_STEPS = 2
+MIN_LATE_SHARE = 0.05
+"""Of the kernels that no own work held up: where so many began late, the GPU is shared."""
 
 
 def why_not(
@@ -47,8 +49,8 @@ def why_not(
     if abs(drift) > MAX_DRIFT:
         longer = "longer" if drift > 0 else "shorter"
         return (
-            f"replayed as recorded the steps come out {abs(drift):.1%} {longer} than they were, so "
-            "something in them is not understood"
+            f"replayed as recorded the steps come out {abs(drift):.1%} {longer} than they were, "
+            + (_sharing(program) or "so something in them is not understood")
         )
     if measured_step_ns is not None:
         gpu_ns = program.gpu_ns / program.steps
@@ -60,8 +62,8 @@ def why_not(
         miss = replayed_step_ns / measured_step_ns - 1.0
         if abs(miss) > MAX_MISS:
             return (
-                f"no correction for the profiler brings the replay to the measured step: it stays "
-                f"{miss:+.1%} off"
+                "no correction for the profiler brings the replay to the measured step: it stays "
+                f"{miss:+.1%} off" + (_sharing(program) and f", {_sharing(program)}")
             )
     low, high = band
     if high / low - 1.0 > MAX_BAND:
@@ -72,3 +74,18 @@ def why_not(
         )
         return f"the speedup may be anything from {low:.2f}x to {high:.2f}x{words}"
     return None
+
+
+def is_shared(program: Program) -> bool:
+    """Whether something else than this process was using the GPU in the window."""
+    return program.late_share >= MIN_LATE_SHARE
+
+
+def _sharing(program: Program) -> str:
+    """Why a replay of a shared GPU does not come out; empty where it was not shared."""
+    if not is_shared(program):
+        return ""
+    return (
+        f"for something else was using the GPU: {program.late_share:.0%} of the kernels launched "
+        "while this process ran none began 50 µs later or more"
+    )

@@ -120,6 +120,8 @@ class Program:
 
     collectives: int = 0
     """Of all steps."""
+    late_share: float = 0.0
+    """Of the kernels that no work of this process held up, those that began late all the same."""
 
     def paced(self, share: float) -> Program:
         """The same with batches of a loader's workers coming faster or slower."""

@@ -15,7 +15,7 @@ from trainscope.analysis.replay.build import build_program
 from trainscope.analysis.replay.calibrate import Calibration, MeasuredWait, calibrate
 from trainscope.analysis.replay.drawing import Drawable
 from trainscope.analysis.replay.extent import replayed_steps, too_large, within
-from trainscope.analysis.replay.judge import why_not
+from trainscope.analysis.replay.judge import is_shared, why_not
 from trainscope.analysis.replay.machine import run, run_once
 from trainscope.analysis.replay.program import Program
 from trainscope.analysis.replay.removal import replaced_by, without
@@ -233,6 +233,8 @@ class _Forecast:
                 f"what {self._program.guessed} waits between streams are for is taken from the "
                 "order of calls and their times"
             )
+        if is_shared(self._program):
+            words.append("something else uses the GPU, as it did in the window")
         if any(site.kind == "synchronize" for site in self._program.sites):
             words.append("nothing else relies on a device sync that is removed")
         return words
