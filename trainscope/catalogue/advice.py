@@ -6,7 +6,7 @@ import re
 
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.libraries import SCALER, by_library, library_of, of_library
-from trainscope.catalogue.operators import IN_BACKWARD, SAMPLED, of_operator
+from trainscope.catalogue.operators import COALESCED, IN_BACKWARD, SAMPLED, of_operator
 from trainscope.catalogue.reading import (
     calls_scaler,
     moves_in_words,
@@ -127,6 +127,8 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
         return "load it once, before the loop"
     if kind == "item-implicit" and (via or "").startswith("torch.distributions"):
         return SAMPLED if "distributions.normal:" in (via or "") else of_operator(source)
+    if kind == "size-readback" and (via or "").startswith("torch.optim"):
+        return COALESCED
     part_of_torch = by_library(via, to_device=to_device)
     if part_of_torch is not None:
         return part_of_torch

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["IN_BACKWARD", "SAMPLED", "of_operator"]
+__all__ = ["COALESCED", "IN_BACKWARD", "SAMPLED", "of_operator"]
 
 IN_BACKWARD = (
     "an operator of backward waits for what its forward was given: an index that is a mask or on "
     "the CPU, a parameter or input on the CPU that gets a gradient, or ctc_loss"
+)
+COALESCED = (
+    "a sparse gradient is sorted and summed here, and its size read: sparse=False in the embedding "
+    "makes it dense, which does not wait, where the table is small enough for that"
 )
 SAMPLED = (
     "sample() of a Normal tests that no scale is negative: rsample(), under torch.no_grad(), draws "
