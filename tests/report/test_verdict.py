@@ -214,7 +214,7 @@ CASES = {
             ),
         ),
         "Dry run: 1 line would make the CPU wait for the GPU in 20 steps; first train.py:42 "
-        "(40 times).",
+        "(60 times).",
     ),
     "dry run, clean": (
         trace(step_rows(20), info=DRY),

@@ -162,7 +162,10 @@ def _would_wait(lines: Sequence[Line]) -> str:
 
 
 def _first(trace: Trace, lines: Sequence[Line]) -> str:
-    return f"{site_name(lines[0], trace.info.cwd)} ({count_of(lines[0].count, 'time')})"
+    """The worst line and how often it waits, in all ways: a trainer's line waits in many."""
+    worst = lines[0]
+    times = sum(line.count for line in lines if line.place == worst.place)
+    return f"{site_name(worst, trace.info.cwd)} ({count_of(times, 'time')})"
 
 
 def _shortened(source: str) -> str:
