@@ -94,11 +94,15 @@ class DryRun:
             said.append(
                 "dry run: operators that a compiled function runs beside its graphs, with torch 2.9"
             )
-        if self._foreign:
-            said.append(
-                "dry run: calls that the program replaced after us, which still pass through ours: "
-                + ", ".join(self._foreign)
-            )
+        # who replaces a method finds torch's own on the class, and calls that
+        methods = [name for name in self._foreign if name.startswith("Tensor.")]
+        functions = [name for name in self._foreign if name not in methods]
+        for names, what in (
+            (methods, "waits in methods that the program replaced after us"),
+            (functions, "calls that the program replaced after us, which still pass through ours"),
+        ):
+            if names:
+                said.append(f"dry run: {what}: {', '.join(names)}")
         if watch.fault is not None:
             said.append(f"dry run: everything after its own fault: {watch.fault}")
         return tuple(said)
