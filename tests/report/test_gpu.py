@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_runs import ITEM, trace
+from made_runs import INFO, ITEM, trace
 from made_windows import Made, empty_window
 from sample_traces import sample
 
@@ -47,6 +47,27 @@ def test_a_line_that_the_detector_saw_has_the_gain_of_its_removal() -> None:
     (finding,) = [each for each in report.findings if each.site == "train.py:42"]
     gain_ms = pytest.approx(alone.step_ms * (alone.speedup - 1))
     assert (sync.gain_ms_per_step, finding.gain_ms_per_step) == (gain_ms, gain_ms)
+
+
+@pytest.mark.parametrize(
+    ("counted_by", "said"),
+    [
+        ("trainscope run: turns of the loop at train.py:9", False),
+        ("trainscope run: turns of the loop at train.py:9 and at train.py:40", True),
+        ("trainscope run: turns of the loop at a.py:9; 2 turns and at most 3 are no steps", False),
+        ("scope.steps", False),
+    ],
+)
+def test_a_window_of_one_of_several_loops_says_that_it_stands_for_all(
+    counted_by: str, said: bool
+) -> None:
+    """As of a teacher's training, of which the student's steps know nothing."""
+    info = INFO.model_copy(update={"counted_by": counted_by})
+    report = build(replace(trace(syncs=(ITEM,), info=info), windows=(window(),)), 1.0)
+    assert report.what_if is not None
+    words = "the window's steps, of one of the loops, stand for the steps of all"
+    assert (words in report.what_if.assumptions) is said
+    assert (f"assumed: {words}" in text.render(report, width=200)) is said
 
 
 def test_a_replay_is_weighed_by_what_the_detector_timed() -> None:

@@ -52,7 +52,7 @@ def build_on(basis: Basis) -> Report:
     trace, times, step_ms, replay = basis.trace, basis.times, basis.step_ms, basis.replay
     captured, info = basis.captured, trace.info
     gpu, idle = (None, None) if captured is None else as_gpu(captured, replay)
-    what_if = None if replay is None else as_what_if(replay, info.cwd)
+    what_if = None if replay is None else as_what_if(replay, info.cwd, info.counted_by)
     if info.source != "run":
         return build_captured(basis, gpu, idle, what_if)
     ranges, ranges_left_out = time_ranges(trace, times)

@@ -26,6 +26,9 @@ __all__ = [
 NS_PER_MS = 1e6
 MIN_GAIN = 0.01
 """Share of a step from which on a gain is worth a word; less is within what a replay can miss."""
+_LOOPS = " and at "
+"""Between the loops that steps were counted of."""
+_ONE_LOOP = "the window's steps, of one of the loops, stand for the steps of all"
 LineKey = tuple[str, int, str]
 """File, line and kind of a wait."""
 
@@ -37,8 +40,11 @@ def site_words(site: WindowSite, cwd: str | None) -> str:
     return site.place
 
 
-def as_what_if(found: replay.WhatIf, cwd: str | None) -> WhatIf:
-    """The report's words for a replay."""
+def as_what_if(found: replay.WhatIf, cwd: str | None, counted_by: str | None = None) -> WhatIf:
+    """The report's words for a replay; ``counted_by`` says which loops the steps are turns of."""
+    assumptions = list(found.assumptions)
+    if _LOOPS in (counted_by or "").partition(";")[0]:
+        assumptions.append(_ONE_LOOP)
     return WhatIf(
         baseline=_baseline(found),
         removals=[
@@ -55,7 +61,7 @@ def as_what_if(found: replay.WhatIf, cwd: str | None) -> WhatIf:
         ],
         cannot_tell=found.cannot_tell,
         kept=[site_words(site, cwd) for site in found.kept],
-        assumptions=list(found.assumptions),
+        assumptions=assumptions,
     )
 
 
