@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import FrameType
 
-from trainscope.record.inference.loops import LoopTurns
+from trainscope.record.inference.loops import DATA, LoopTurns
 
-__all__ = ["around", "in_training", "learn_batch_loop", "learn_extent"]
+__all__ = ["around", "in_training", "learn_batch_loop", "learn_extent", "leaves"]
 
 
 def learn_extent(owner: LoopTurns | None, on_way: Sequence[LoopTurns]) -> None:
@@ -38,6 +38,18 @@ def learn_batch_loop(owner: LoopTurns, on_way: Sequence[LoopTurns]) -> None:
     fetching = next((turns for turns in reversed(outer) if turns.fetches), None)
     if fetching is not None and fetching.was_only_data:
         owner.extent = fetching
+
+
+def leaves(kind: str, owner: LoopTurns, on_way: Sequence[LoopTurns]) -> bool:
+    """Whether an event of this kind, outside the loop ``owner``, is no more of its turn.
+
+    Another kind may belong to the turn before: an optimizer behind its micro-batches, unless each
+    of them has had its own.
+    """
+    elsewhere = kind in ("forward", "evaluation", *DATA)
+    if not elsewhere and not (kind == "optimizer" and owner.extent is owner):
+        return False
+    return not owner.resumable or (owner.extent is not None and owner.extent not in on_way)
 
 
 def in_training(

@@ -8,11 +8,18 @@ from time import perf_counter_ns
 from types import FrameType
 
 from trainscope.record.inference.doubts import counted, doubt_about, nested
-from trainscope.record.inference.extent import around, in_training, learn_batch_loop, learn_extent
+from trainscope.record.inference.extent import (
+    around,
+    in_training,
+    learn_batch_loop,
+    learn_extent,
+    leaves,
+)
+from trainscope.record.inference.followed import FollowedLoops
 from trainscope.record.inference.loops import DATA, LoopTurns, Spot
+from trainscope.record.inference.open_step import OpenStep
+from trainscope.record.inference.owner import owner_of
 from trainscope.record.inference.regions import Region
-from trainscope.record.inference.stack import way_to
-from trainscope.trace.plural import count
 
 __all__ = ["StepInference"]
 
@@ -45,30 +52,18 @@ class StepInference:
         optimizers: Callable[[], bool] = lambda: True,
         eval_mode: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._begin = begin
-        self._end = end
-        self._end_last = end_last
-        self._drop = drop
+        self._open = OpenStep(begin=begin, end=end, end_last=end_last, drop=drop)
         self._claim = claim
         self._backdate = backdate
         self._optimizers = optimizers
         self._eval_mode = eval_mode
-        self._loops: dict[Region, LoopTurns] = {}
+        self._loops = FollowedLoops()
         self._of_steps: list[LoopTurns] = []
         self._no_loop = LoopTurns(Region("block", "", 0))
         self._backwards_in_no_loop = 0
-        self._open_since = 0
-        """How many events there had been when the open step began."""
         self._gradients = 0
-        self._events = 0
-        self._open: LoopTurns | None = None
-        """The loop whose turn the open step is, or ``_no_loop``."""
-        self._open_trained = False
         self._owner: LoopTurns | None = None
         """The loop that trained last."""
-        self._on_way: list[LoopTurns] = []
-        """The loops the last event was in, outermost first."""
-        self._blind: str | None = None
         self._cannot_tell: str | None = None
 
     def on_event(self, kind: str, *, within_optimizer: bool = False) -> bool:
@@ -88,17 +83,16 @@ class StepInference:
         elif not within_optimizer:
             self._move(kind)
         elif kind == "backward":
-            for turns in self._on_way:
+            for turns in self._loops.on_way:
                 turns.backward_here = True
             self._trained()
-            learn_extent(self._owner, self._on_way)
-        owner = self._open
+            learn_extent(self._owner, self._loops.on_way)
+        owner = self._open.owner
         return owner in self._of_steps and owner is not None and owner.only_data
 
     def spot(self, frame: FrameType | None) -> Spot:
         """Where the program is, at a moment that is no event."""
-        way, frame_ids = way_to(frame)
-        return Spot(way, frame_ids, self._events)
+        return self._loops.spot(frame)
 
     def inside(self, frame: FrameType | None) -> bool | None:
         """Whether the program trains at this innermost frame, also between steps.
@@ -110,15 +104,14 @@ class StepInference:
         if not self._of_steps:
             return None
         inside = in_training(self._of_steps, frame, decided=not self._optimizers())
-        owner = self._open
+        owner = self._open.owner
         if owner in self._of_steps and owner not in inside:
             self._left()
         return bool(inside)
 
     def evaluates(self, frame: FrameType | None) -> bool:
         """Whether this innermost frame is in a loop that has evaluated and never trained."""
-        trained = self.steps or 0
-        loops = [turns for turns in self._loops.values() if turns.only_evaluates(trained)]
+        loops = self._loops.only_evaluating(self.steps or 0)
         return bool(loops and around(loops, frame))
 
     @property
@@ -138,12 +131,11 @@ class StepInference:
     @property
     def step_is_sure(self) -> bool:
         """Whether the open step counts, whatever comes: it is a loop's turn that has trained."""
-        return self._open_trained and self._open is not self._no_loop
+        return self._open.trained and self._open.owner is not self._no_loop
 
     def finish(self) -> None:
         """End the open step: the program has ended."""
-        self._end = self._end_last
-        self._close()
+        self._close(left=True)
 
     @property
     def counted_by(self) -> str:
@@ -158,37 +150,14 @@ class StepInference:
     # ---- events ---------------------------------------------------------------------------------
     def _move(self, kind: str) -> None:
         """Find the loops around an event and begin or end the step that it begins or ends."""
-        way, frame_ids = way_to(sys._getframe(1))
-        now_ns = perf_counter_ns()
-        on_way: list[LoopTurns] = []
-        plain: LoopTurns | None = None
-        new: list[LoopTurns] = []
-        for loop in way.loops:
-            turns = self._loops.get(loop.region)
-            if turns is None:
-                turns = self._loops[loop.region] = LoopTurns(loop.region)
-            if loop.repeated:
-                turns.recursive = True  # the innermost of its runs is the one that is followed
-                continue
-            if way not in turns.ways:
-                turns.ways.add(way)
-                turns.around.update(each.region for each in on_way)
-            on_way.append(turns)
-            if loop.resumable:
-                turns.extent = plain  # it trains as long as there is someone who goes through it
-            else:
-                plain = turns
-            if turns.event(kind, way, loop, frame_ids, self._events, now_ns):
-                new.append(turns)
-        self._events += 1
-        self._on_way = on_way
+        new = self._loops.event(kind, sys._getframe(1))
+        on_way = self._loops.on_way
         if kind == "evaluation" and self._eval_mode():
             for turns in on_way:
                 turns.evaluated_after(self.steps or 0)
-        self._blind = way.blind
-        was_open = self._open
+        was_open = self._open.owner
         self._leave(kind, new)
-        if was_open is not None and self._open is None:
+        if was_open is not None and self._open.owner is None:
             now_ns = perf_counter_ns()  # what ending a step took, such as a window's, is in none
             for turns in new:
                 turns.began_ns = now_ns
@@ -201,88 +170,75 @@ class StepInference:
 
     def _leave(self, kind: str, new: list[LoopTurns]) -> None:
         """End the open step when its loop has turned, or when the program has gone elsewhere."""
-        owner = self._open
+        owner = self._open.owner
         if owner is None:
             return
-        if owner in self._on_way:
+        if owner in self._loops.on_way:
             if owner in new:
                 self._close(left=owner.entered)
         elif owner is self._no_loop:
             # one that trained may be the only step there is, whatever follows it
-            if self._on_way and not self._open_trained:
+            if self._loops.on_way and not self._open.trained:
                 self._close()
-        elif kind in ("forward", "evaluation", *DATA) or (
-            kind == "optimizer" and owner.extent is owner
-        ):
-            # another kind may belong to the turn before: an optimizer behind its micro-batches,
-            # unless each of them has had its own
-            around = owner.extent
-            training = around is not None and around in self._on_way
-            if not owner.resumable or (around is not None and not training):
-                # the loop around it fetches its next batch: what it did until now was training
-                self._left(for_good=not (training and kind in DATA))
+        elif leaves(kind, owner, self._loops.on_way):
+            # the loop around it fetches its next batch: what it did until now was training
+            self._left(for_good=not (owner.extent in self._loops.on_way and kind in DATA))
 
     def _left(self, *, for_good: bool = True) -> None:
         """The loop of the open step is no longer there."""
-        owner = self._open
+        owner = self._open.owner
         self._close(left=for_good)
         if owner is not None:
             owner.leave()
 
     def _no_data(self) -> None:
         """The fetch before found the end of the data: no turn begins with it."""
-        owner = self._open
+        owner = self._open.owner
         if owner is not None and owner.only_data:
             self._close()
-        for turns in self._on_way:
+        for turns in self._loops.on_way:
             turns.forget_data()
 
     def _begin_turn(self, kind: str, new: list[LoopTurns]) -> None:
         """Begin a step at the first event of a turn, if that turn may be one."""
-        ours = [turns for turns in self._on_way if turns in self._of_steps]
+        ours = [turns for turns in self._loops.on_way if turns in self._of_steps]
         if ours:
             owner = ours[-1]
             if owner in new:
-                learn_batch_loop(owner, self._on_way)
+                learn_batch_loop(owner, self._loops.on_way)
                 self._open_step(owner)
                 around = owner.extent
-                if around in self._on_way and around is not None and around.was_only_data:
+                if around in self._loops.on_way and around is not None and around.was_only_data:
                     self._backdate(around.began_ns)  # the batch of which it takes the parts
             return
-        if self._open is not None or kind not in ("forward", "optimizer"):
+        if self._open.owner is not None or kind not in ("forward", "optimizer"):
             return
-        if not self._on_way:
+        if not self._loops.on_way:
             if not self._of_steps and not self._backwards_in_no_loop:
                 self._open_step(self._no_loop)
             return
-        inner = self._on_way[-1]
+        inner = self._loops.on_way[-1]
         around_steps = any(inner.region in turns.around for turns in self._of_steps)
         if not inner.often_idle and not around_steps:
             self._open_step(inner)
 
     def _trained(self) -> None:
         """A training backward: its innermost loop is one whose turns are steps."""
-        if self._blind is not None:
-            self._give_up(f"{self._blind}, and a loop there may be the training loop")
+        if self._loops.blind is not None:
+            self._give_up(f"{self._loops.blind}, and a loop there may be the training loop")
             return
-        if not self._on_way:
+        if not self._loops.on_way:
             self._backwards_in_no_loop += 1
             if self._backwards_in_no_loop > 1 or self._of_steps:
-                if self._open is self._no_loop:
+                if self._open.owner is self._no_loop:
                     self._close()
                 return
             self._open_step(self._no_loop)
-            self._open_trained = True
+            self._open.trained = True
             return
-        owner = next((turns for turns in reversed(self._on_way) if not turns.often_idle), None)
-        if owner is None:
-            inner = self._on_way[-1]
-            self._give_up(
-                f"{count(inner.idle, 'turn')} of the loop at {inner.place} ran no training backward"
-            )
-            return
-        if owner.recursive:
-            self._give_up(f"the loop at {owner.place} runs inside itself (recursion)")
+        owner = owner_of(self._loops.on_way)
+        if isinstance(owner, str):
+            self._give_up(owner)
             return
         first = owner not in self._of_steps
         if first:
@@ -296,30 +252,26 @@ class StepInference:
         self._open_step(owner)
         if first:
             self._backdate(owner.began_ns)
-        self._open_trained = True
+        self._open.trained = True
         self._owner = owner
 
     # ---- steps ----------------------------------------------------------------------------------
     def _open_step(self, owner: LoopTurns) -> None:
-        if self._open is owner:
+        if self._open.owner is owner:
             return
-        self._close(left=self._open not in self._on_way)
-        self._begin()
-        self._open, self._open_since = owner, self._events
+        self._close(left=self._open.owner not in self._loops.on_way)
+        self._open.begin(owner, self._loops.events)
 
     def _close(self, *, left: bool = False) -> None:
-        owner, trained = self._open, self._open_trained
-        self._open, self._open_trained = None, False
-        if owner is None:
-            return
-        in_vain = owner is self._no_loop and (self._of_steps or self._backwards_in_no_loop != 1)
-        if trained and not in_vain:
-            if owner is self._no_loop:
-                since = self._open_since
-                self._claim(lambda spot: spot.events_before >= since)
-            (self._end_last if left else self._end)()
-        else:
-            self._drop()
+        step = self._open
+        alone = step.owner is self._no_loop
+        counts = step.trained and not (
+            alone and (self._of_steps or self._backwards_in_no_loop != 1)
+        )
+        if alone and counts:
+            since = step.since
+            self._claim(lambda spot: spot.events_before >= since)
+        step.close(left=left, counts=counts)
 
     def _give_up(self, reason: str) -> None:
         self._cannot_tell = reason
