@@ -297,6 +297,9 @@ def test_what_is_loaded_is_not_to_be_saved_less_often() -> None:
     for via in (None, "torch.serialization:668 _deserialize"):
         said = advice("h2d-pageable", source=load, via=via, **copied)
         assert said == "load it once, before the loop"
+    via = "torch.storage:310 to"
+    said = advice("h2d-pageable", source="state = read(path)", via=via, **copied)
+    assert said == "load it once, before the loop"
     via = "torch.nn.modules.module:2495 _load_from_state_dict"
     said = advice("h2d-pageable", source="trainer.train()", via=via, **copied)
     assert said == "load it once, before the loop"
@@ -340,6 +343,7 @@ def test_a_library_that_reads_is_named_unless_the_line_says_what_for(
         ("h2d-scalar", "ignite.metrics.accuracy:289 reset", "e.run(data)", "makes this tensor"),
         ("h2d-list", "keras.src.core:259 convert", "m.fit(x, y)", "makes this tensor"),
         ("h2d-pageable", "torchdiffeq._impl.rk:200 f", "y = odeint(f, y0, t)", "copy it with"),
+        ("h2d-nonblocking-pageable", "keras.src:9 put", "m.fit(x, y)", "from pinned memory only"),
         ("h2d-pinned", "accelerate.utils:160 send", "t.train()", "is pinned already: let accel"),
     ],
 )
@@ -366,6 +370,9 @@ def test_what_backward_copies_is_what_forward_copied() -> None:
     source = "loss.backward()"
     said = advice("h2d-pageable", source=source, phase="backward", during="training", via=via)
     assert said.startswith("backward copies again what forward copied, such as an index")
+    hook = "total += mask.to(device)"
+    said = advice("h2d-pageable", source=hook, phase="backward", during="training", via=None)
+    assert said == PIN
 
 
 def test_a_read_that_the_program_needs_is_never_removable() -> None:

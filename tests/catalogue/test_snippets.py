@@ -61,8 +61,23 @@ def test_what_is_asked_for_or_needed_has_none() -> None:
         snippet("no such kind", "")
 
 
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("h2d-pageable", "x = data[rows]"),
+        ("h2d-pageable", "x = torch.zeros(4).to(device)"),
+        ("h2d-scalar", "x[0] = 1.0"),
+        ("nonzero", "y[m] = a * 2"),
+        ("bool", "total = max(scores.sum(), 1)"),
+        ("cpu", "print(loss.cpu())"),
+    ],
+)
+def test_code_for_another_case_does_not_stand_beside_its_advice(kind: str, source: str) -> None:
+    assert snippet(kind, source) is None
+
+
 def test_where_a_library_copies_nothing_is_written_instead_of_the_line_that_calls_it() -> None:
-    for kind in ("h2d-pinned", "h2d-pageable", "nonzero"):
+    for kind in ("h2d-pinned", "h2d-pageable", "h2d-nonblocking-pageable", "nonzero"):
         assert snippet(kind, "trainer.train()", via="accelerate.utils.operations:160 send") is None
         assert snippet(kind, "trainer.train()", via="torch.nn.functional:9 f") is not None
     own = "batch = batch.to(device)"

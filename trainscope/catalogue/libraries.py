@@ -2,94 +2,136 @@
 
 from __future__ import annotations
 
-__all__ = ["SCALER", "by_library", "library_of", "of_library"]
+import re
 
-SCALER = (
-    "GradScaler itself reads, once a step, whether a gradient overflowed: bfloat16 needs no "
-    "scaler; with float16 there is nothing to remove"
-)
-_SCALE = "GradScaler's scale is read here: ask for it only where it is shown or saved"
-_OTHERS = {
-    "read": (
-        "{} reads it: it may have a setting to do so on fewer steps (logging, a progress bar, a "
-        "test for NaN); what it needs it has to read"
-    ),
-    "nonzero": (
-        "{} needs a size that only the GPU knows: it may take that size as an argument, or have "
-        "another function that keeps the shape; else it has to wait"
-    ),
-    "h2d-scalar": (
-        "{} makes this tensor anew, from numbers of the CPU: hand it one that is on the GPU, if "
-        "it takes one, or call it less often"
-    ),
-    "h2d-pageable": (
-        "of a batch: pin it (pin_memory=True in the DataLoader), and let {} copy it with "
-        "non_blocking=True, if it has that setting; anything else is best handed to it on the GPU"
-    ),
-}
-_OTHERS["h2d-pinned"] = (
-    "the memory is pinned already: let {} copy it with non_blocking=True, if it has that setting"
-)
-_OTHERS["item-implicit"] = (
-    "an operator that {} calls reads a value: it may take a number or a CPU tensor instead, or be "
-    "called less often; what it needs it has to read"
-)
-_OTHERS["size-readback"] = _OTHERS["nonzero"]
-_OTHERS["h2d-list"] = _OTHERS["h2d-scalar"]
+from trainscope.catalogue.kinds import KINDS
+from trainscope.catalogue.reading import calls_scaler
 
+__all__ = ["CHECKPOINT_FRAMES", "LIBRARY_KINDS", "library_of", "of_library", "of_torch"]
+
+CHECKPOINT_FRAMES = ("torch.serialization", "torch.storage")
+"""How the frames begin in which torch.save and torch.load copy; ``cpu`` is in torch.storage."""
 _CHECKPOINT = (
     "a checkpoint has to be read: save it less often, or let "
     "torch.distributed.checkpoint.async_save write it while training goes on"
 )
+_LOAD = "load it once, before the loop"
+_SCALER = (
+    "GradScaler itself reads, once a step, whether a gradient overflowed: bfloat16 needs no "
+    "scaler; with float16 there is nothing to remove"
+)
+_SPARSE = (
+    "a sparse gradient is sorted and summed here, and its size read: sparse=False in the embedding "
+    "makes it dense, which does not wait, where the table is small enough for that"
+)
+_SAMPLE = (
+    "sample() of a Normal tests that no scale is negative: rsample(), under torch.no_grad(), draws "
+    "without that test"
+)
 
-_BY_LIBRARY = (
+_ANY = frozenset(KINDS)
+_TO_GPU = frozenset(kind for kind in KINDS if kind.startswith("h2d"))
+_READS = _ANY - _TO_GPU
+"""Where the advice is how to read less, which is no answer to a copy to the GPU."""
+
+_OF_TORCH: tuple[tuple[str, frozenset[str], str], ...] = (
+    (r".* _load_from_state_dict", _TO_GPU, _LOAD),
+    (r"torch\.(serialization|storage)", _TO_GPU, _LOAD),
+    (r"torch\.(serialization|storage)", _READS, _CHECKPOINT),
+    (r"torch\.distributions\.normal:", frozenset({"item-implicit"}), _SAMPLE),
     (
-        "torch.optim.lbfgs",
-        "L-BFGS chooses its steps on the CPU, by values that it has to read: a smaller max_iter, "
-        "or no line search, reads fewer",
-    ),
-    (
-        "torch.optim.lr_scheduler",
-        "the scheduler compares this value on the CPU, so it has to be read: call it once an "
-        "evaluation, not in every step",
-    ),
-    (
-        "torch.optim.swa_utils",
-        "AveragedModel reads or copies its counter at each update: update it every N steps, or "
-        "average the parameters with torch._foreach_lerp_, which reads nothing",
-    ),
-    ("torch.serialization", _CHECKPOINT),
-    ("torch.storage", _CHECKPOINT),  # its cpu, by which torch.save reads
-    (
-        "torch.nn.utils.clip_grad",
-        "pass error_if_nonfinite=False, and scope.log(norm=norm) names a norm that is not finite",
-    ),
-    (
-        "torch.distributions",
+        r"torch\.distributions",
+        _READS - {"item-implicit"},
         "pass validate_args=False to the distribution, or call "
         "torch.distributions.Distribution.set_default_validate_args(False), once it is right",
     ),
     (
-        "torch.optim",
+        r"torch\.nn\.utils\.clip_grad",
+        _READS,
+        "pass error_if_nonfinite=False, and scope.log(norm=norm) names a norm that is not finite",
+    ),
+    (
+        r"torch\.amp.* (get_scale|_get_growth_tracker)$",
+        _READS,
+        "GradScaler's scale is read here: ask for it only where it is shown or saved",
+    ),
+    (r"torch\.(cuda\.)?amp", _READS, _SCALER),
+    (r"torch\.optim", frozenset({"size-readback"}), _SPARSE),
+    (
+        r"torch\.optim\.lbfgs",
+        _ANY,
+        "L-BFGS chooses its steps on the CPU, by values that it has to read: a smaller max_iter, "
+        "or no line search, reads fewer",
+    ),
+    (
+        r"torch\.optim\.lr_scheduler",
+        _ANY,
+        "the scheduler compares this value on the CPU, so it has to be read: call it once an "
+        "evaluation, not in every step",
+    ),
+    (
+        r"torch\.optim\.swa_utils",
+        _ANY,
+        "AveragedModel reads or copies its counter at each update: update it every N steps, or "
+        "average the parameters with torch._foreach_lerp_, which reads nothing",
+    ),
+    (
+        r"torch\.optim",
+        _ANY,
         "give the optimizer a number or a CPU tensor for lr, or capturable=True",
     ),
-    ("torch.amp", SCALER),
-    ("torch.cuda.amp", SCALER),
 )
+"""How the frame in torch is written, for which kinds, and what to do; the first that fits counts.
 
-_OF_SCALE = (" get_scale", " _get_growth_tracker")
-_ONLY_READS = frozenset({"torch.nn.utils.clip_grad", "torch.distributions", "torch.amp"})
-"""What is told of these is how to read less: no answer to a copy to the GPU."""
+A frame is ``module:line function``.
+"""
+
+_SIZE = (
+    "{} needs a size that only the GPU knows: it may take that size as an argument, or have "
+    "another function that keeps the shape; else it has to wait"
+)
+_MADE_ANEW = (
+    "{} makes this tensor anew, from numbers of the CPU: hand it one that is on the GPU, if "
+    "it takes one, or call it less often"
+)
+_OF_OTHERS = {
+    "read": (
+        "{} reads it: it may have a setting to do so on fewer steps (logging, a progress bar, a "
+        "test for NaN); what it needs it has to read"
+    ),
+    "item-implicit": (
+        "an operator that {} calls reads a value: it may take a number or a CPU tensor instead, or "
+        "be called less often; what it needs it has to read"
+    ),
+    "nonzero": _SIZE,
+    "size-readback": _SIZE,
+    "h2d-scalar": _MADE_ANEW,
+    "h2d-list": _MADE_ANEW,
+    "h2d-pageable": (
+        "of a batch: pin it (pin_memory=True in the DataLoader), and let {} copy it with "
+        "non_blocking=True, if it has that setting; anything else is best handed to it on the GPU"
+    ),
+    "h2d-nonblocking-pageable": (
+        "{} copies with non_blocking=True, which frees the CPU from pinned memory only: of a "
+        "batch, pin it (pin_memory=True in the DataLoader)"
+    ),
+    "h2d-pinned": (
+        "the memory is pinned already: let {} copy it with non_blocking=True, if it has that "
+        "setting"
+    ),
+}
+"""By kind; ``read`` stands for all by which values are read."""
+LIBRARY_KINDS = frozenset(_OF_OTHERS)
 
 
-def by_library(via: str | None, *, to_device: bool) -> str | None:
+def of_torch(kind: str, source: str, via: str | None) -> str | None:
     """Return what is known of the part of torch that made the sync; None where nothing is."""
-    if via is not None and via.startswith("torch.amp") and via.endswith(_OF_SCALE):
-        return None if to_device else _SCALE
-    for library, what in _BY_LIBRARY:
-        if via is not None and via.startswith(library):
-            return None if to_device and library in _ONLY_READS else what
-    return None
+    if kind in _TO_GPU and "torch.load(" in source:
+        return _LOAD
+    for frame, kinds, words in _OF_TORCH:
+        if via is not None and kind in kinds and re.match(frame, via):
+            return words
+    return _SCALER if kind == "item" and calls_scaler(source) else None
 
 
 def library_of(via: str | None) -> str | None:
@@ -100,7 +142,6 @@ def library_of(via: str | None) -> str | None:
     return package if package.isidentifier() and package != "torch" else None
 
 
-def of_library(kind: str, library: str) -> str | None:
-    """Return what can be done about a library's own sync of that kind, or ``read``."""
-    words = _OTHERS.get(kind)
-    return None if words is None else words.format(library)
+def of_library(kind: str, library: str) -> str:
+    """Return what to do about a sync that another library makes; `kind` is in LIBRARY_KINDS."""
+    return _OF_OTHERS[kind].format(library)

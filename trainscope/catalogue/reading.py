@@ -1,12 +1,13 @@
-"""What a line does with a value that it reads from the GPU, as far as its text shows."""
+"""What the text of a line shows: what it calls, and what it does with a value that it reads."""
 
 from __future__ import annotations
 
 import ast
+import re
 
 __all__ = [
-    "USES", "calls_scaler", "moves_in_words", "moves_new", "only_logs", "picks_greatest",
-    "reads_by_index", "slices_by_value", "subscripts", "use_of",
+    "USES", "called", "calls_scaler", "moves_in_words", "moves_new", "only_logs", "parse_line",
+    "picks_greatest", "reads_by_index", "slices_by_value", "stored_value", "subscripts", "use_of",
 ]  # fmt: skip
 
 USES = (
@@ -64,6 +65,17 @@ def use_of(source: str) -> str:
     if isinstance(statement, ast.Expr) and names & _LOGGING:
         return "log"
     return "other"
+
+
+def called(source: str) -> frozenset[str]:
+    """Return the names of all functions and methods that the line calls."""
+    return frozenset(re.findall(r"(\w+)\(", source))
+
+
+def stored_value(source: str) -> str | None:
+    """Return the text of what the line stores into a subscript, if it stores there."""
+    target, equals, value = source.partition("] = ")
+    return value if equals and "=" not in target else None
 
 
 def only_logs(source: str) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from trainscope.catalogue.kinds import KINDS
-from trainscope.catalogue.libraries import library_of
-from trainscope.catalogue.reading import moves_in_words, use_of
+from trainscope.catalogue.advice import advice
+from trainscope.catalogue.copies import COPIED
+from trainscope.catalogue.operators import KEEP_MASK
+from trainscope.catalogue.values import USED
 
 __all__ = ["snippet"]
 
@@ -13,12 +14,12 @@ _PINNED = (
     "for batch in loader:\n"
     "    batch = batch.to(device, non_blocking=True)"
 )
-_BY_KIND = {
-    "h2d-pageable": _PINNED,
-    "h2d-nonblocking-pageable": _PINNED,
-    "h2d-pinned": "batch = batch.to(device, non_blocking=True)",
-    "h2d-scalar": "x = torch.full((), value, device=device)",
-    "d2h-nonblocking-pageable": (
+_BY_WORDS = {
+    COPIED["h2d-pageable"]: _PINNED,
+    COPIED["h2d-nonblocking-pageable"]: _PINNED,
+    COPIED["h2d-pinned"]: "batch = batch.to(device, non_blocking=True)",
+    COPIED["h2d-scalar"]: "x = torch.full((), value, device=device)",
+    COPIED["d2h-nonblocking-pageable"]: (
         "host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)\n"
         "host.copy_(x, non_blocking=True)\n"
         "copied = torch.cuda.Event()\n"
@@ -26,45 +27,41 @@ _BY_KIND = {
         "...  # other work\n"
         "copied.synchronize()  # then read host"
     ),
-    "nonzero": (
+    KEEP_MASK: (
         "loss = torch.where(mask, losses, 0.0).sum() / mask.sum().clamp(min=1)"
         "  # instead of losses[mask].mean()"
     ),
-}
-_BY_USE = {
-    "log": "scope.log(loss=loss)  # a tensor; written later",
-    "total": (
+    USED["log"]: "scope.log(loss=loss)  # a tensor; written later",
+    USED["total"]: (
         "total = torch.zeros((), device=device)\n"
         "for batch in loader:\n"
         "    ...\n"
         "    total += loss.detach()\n"
         "print(total.item())  # once"
     ),
-    "collect": (
+    USED["collect"]: (
         "losses = []\n"
         "for batch in loader:\n"
         "    ...\n"
         "    losses.append(loss.detach())\n"
         "losses = torch.stack(losses).tolist()  # once"
     ),
-    "nonfinite": "scope.log(loss=loss)  # names a value that is not finite, with its step",
-    "assert": "torch._assert_async(torch.isfinite(loss))",
-    "branch": "x = torch.where(condition, one, other)",
+    USED["nonfinite"]: "scope.log(loss=loss)  # names a value that is not finite, with its step",
+    USED["assert"]: "torch._assert_async(torch.isfinite(loss))",
+    USED["branch"]: "x = torch.where(condition, one, other)",
 }
-_READS = frozenset({"item", "bool", "int", "float", "repr", "format"})
+"""By the advice that each shows in code."""
+_OF_MANY = frozenset({"tolist", "numpy", "cpu", "d2h", "index"})
+"""Reads of more than the one value that the code above reads."""
 
 
-def snippet(kind: str, source: str, *, via: str | None = None) -> str | None:
+def snippet(
+    kind: str, source: str, *, phase: str | None = None, via: str | None = None
+) -> str | None:
     """Lines of Python for a sync of ``kind`` at the line ``source``, or None where none fits.
 
-    ``via`` is that of its ``SyncSite``: nobody can write something else instead of a line in which
-    a library, such as a trainer, makes the copy. The names in it are made up. Raises ``KeyError``
-    for a kind that is not in ``KINDS``.
+    ``phase`` and ``via`` are those of its ``SyncSite``. The names in it are made up. Raises
+    ``KeyError`` for a kind that is not in ``KINDS``.
     """
-    if KINDS[kind].explicit:
-        return None
-    if kind in _READS:
-        return _BY_USE.get(use_of(source)) if source else None
-    if library_of(via) is not None and not moves_in_words(source):
-        return None
-    return _BY_KIND.get(kind)
+    words = advice(kind, source=source, phase=phase, during="training", via=via)
+    return None if kind in _OF_MANY else _BY_WORDS.get(words)

@@ -45,6 +45,9 @@ def _sync(
     evidence = wait_in_words(line, steps)
     gain_ms = gains_ms.get((site.file, site.line, site.kind))
     gain = GAIN_UNKNOWN if gain_ms is None else f"replayed without it {duration(gain_ms)} less"
+    instead = None
+    if kind is not None:  # a newer version's
+        instead = snippet(site.kind, site.source, phase=site.phase, via=site.via)
     return Finding(
         code=site.code,
         title=f"{where}: {site.kind if kind is None else kind.title}",
@@ -52,7 +55,7 @@ def _sync(
         gain_ms_per_step=gain_ms,
         evidence=f"{evidence}; {gain}",
         advice=site.advice,
-        snippet=None if kind is None else snippet(site.kind, site.source, via=site.via),
+        snippet=instead,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from trainscope.analysis.gpu_branches import Place, never_with_gpu
 from trainscope.analysis.syncs import Line
+from trainscope.catalogue.libraries import CHECKPOINT_FRAMES
 from trainscope.report.wording import count_of, duration
 from trainscope.trace.paths import relative_path
 from trainscope.trace.syncs import SyncSite
@@ -18,8 +19,6 @@ _AMONG_STEPS = ("between", "evaluation")
 """What lies between steps: rollouts of an agent, evaluations, checkpoints."""
 _MANY_MORE = 4
 """How many times more waits are worth a word where it is not known how long they are."""
-_CHECKPOINT = ("torch.serialization", "torch.storage")
-"""It copies tensor by tensor: the number of its waits says nothing."""
 
 
 def places_outside(trace: Trace, lines: Sequence[Line]) -> frozenset[Place]:
@@ -57,8 +56,8 @@ def _mostly_outside(trace: Trace) -> str | None:
     def amount(site: SyncSite) -> int:
         return site.blocked_ns_total if timed else site.count
 
-    if not timed:
-        outside = [site for site in outside if not (site.via or "").startswith(_CHECKPOINT)]
+    if not timed:  # a checkpoint copies tensor by tensor: the number of its waits says nothing
+        outside = [site for site in outside if not (site.via or "").startswith(CHECKPOINT_FRAMES)]
     there, here = sum(map(amount, outside)), sum(map(amount, inside))
     if there <= here * (1 if timed else _MANY_MORE):
         return None
