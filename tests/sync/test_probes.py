@@ -100,6 +100,23 @@ def test_an_announcement_inside_a_wrapper_only_confirms_it(listening: Listening)
     assert listening.events == [("item", line() - 1, False)]
 
 
+def test_a_read_at_which_a_graph_breaks_is_an_event(
+    listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What torch.compile runs as it is, is not compiling, though it may compile again in there."""
+    monkeypatch.setattr(probes, "on_gpu", lambda tensor: True)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x * x.sum().item()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(step, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(3)).tolist() == [3.0, 3.0, 3.0]
+    items = [event for event in listening.events if event[0] == "item"]
+    assert items == [("item", step.__code__.co_firstlineno + 1, False)] * 2
+
+
 def test_an_error_passes_through_and_is_no_event(listening: Listening) -> None:
     with pytest.raises(RuntimeError, match=r"2 elements|Tensor with 2"):
         on_device(1.0, 2.0).item()
@@ -139,8 +156,8 @@ def test_moves_by_cuda_and_copy(listening: Listening) -> None:
     device.to("cpu")
     plain.copy_(plain)
     device.copy_(device)
-    device.copy_(7)
-    plain.copy_(7)
+    device.copy_(7)  # type: ignore[arg-type]
+    plain.copy_(7)  # type: ignore[arg-type]
     assert listening.events == [
         ("h2d-pageable", here + 1, False),
         ("d2h", here + 2, False),

@@ -64,6 +64,14 @@ def test_a_subclass_is_told_the_function_that_is_in_its_table(name: str, dry_run
 
 
 @BOTH
+def test_one_that_another_tensor_is_made_alike_is_told_nothing_more(dry_run: bool) -> None:
+    other = torch.ones(1, dtype=torch.float64)
+    bare = told(other.to)
+    with SyncDetector(dry_run=dry_run):
+        assert told(lambda x: other.to(x)) == bare
+
+
+@BOTH
 def test_what_a_subclass_keeps_for_some_functions_it_keeps(dry_run: bool) -> None:
     """As torchvision's tv_tensors, which stay images only where they are moved or copied."""
 

@@ -62,6 +62,26 @@ def test_starting_does_not_recompile() -> None:
     torch._dynamo.reset()
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_where_a_graph_breaks_nothing_of_ours_is_compiled(dry_run: bool) -> None:
+    import torch._dynamo.utils
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        x = x.to(torch.float64) * x.sum().item()
+        return x.cpu() + x.tolist()[0]
+
+    def frames() -> int:
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        torch.compile(step, backend="eager")(torch.ones(3))
+        return torch._dynamo.utils.counters["frames"]["total"]
+
+    bare = frames()
+    with SyncDetector(dry_run=dry_run):
+        assert frames() == bare
+
+
 def test_results_are_the_same_objects_and_values() -> None:
     x = torch.tensor([1.5, -2.0])
     with SyncDetector(dry_run=False):

@@ -12,6 +12,7 @@ __all__ = [
     "MEASURED_NS",
     "asks_non_blocking",
     "copy_kind",
+    "on_gpu",
     "target_type",
 ]
 
@@ -20,6 +21,16 @@ __all__ = [
 # the queue had drained.
 MEASURED_BYTES = 1 << 20
 MEASURED_NS = 200_000
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""Classes without a ``__torch_function__`` that could hear of it."""
+
+
+def on_gpu(tensor: torch.Tensor) -> bool:
+    """Whether it is on a CUDA device; a subclass's ``__torch_function__`` is not told of it."""
+    if type(tensor) in _PLAIN:
+        return tensor.is_cuda
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.is_cuda
 
 
 def asks_non_blocking(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -38,12 +49,15 @@ def target_type(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
     target = kwargs.get("device")
     if target is None:
         target = args[0] if args else kwargs.get("other")
+    if target is None or isinstance(target, torch.dtype):
+        return None
     if isinstance(target, str):
         return target.partition(":")[0]
     if isinstance(target, torch.device):
         return target.type
     if isinstance(target, torch.Tensor):
-        return "cuda" if target.is_cuda else target.device.type
+        with torch._C.DisableTorchFunctionSubclass():
+            return "cuda" if target.is_cuda else target.device.type
     if isinstance(target, int) and not isinstance(target, bool):
         return "cuda"
     return None

@@ -103,7 +103,9 @@ class Live:
         try:
             kind, working = "item-implicit", working_frame(frame)
             if working is not None:
-                kind = implicit_kind(working, blame(working).user)
+                user = blame(working).user
+                with torch._C.DisableTorchFunctionSubclass():  # a lazy parameter refuses to tell
+                    kind = implicit_kind(working, user)
         except Exception as fault:
             self._observer.fail(fault)
             return

@@ -15,8 +15,14 @@ from typing import Any, Protocol
 
 import torch
 
-from trainscope.sync.copies import MEASURED_BYTES, asks_non_blocking, copy_kind, target_type
-from trainscope.sync.methods import replace_method
+from trainscope.sync.copies import (
+    MEASURED_BYTES,
+    asks_non_blocking,
+    copy_kind,
+    on_gpu,
+    target_type,
+)
+from trainscope.sync.methods import replace_method, run_as_python
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -59,14 +65,6 @@ class _Here(threading.local):
 here = _Here()
 
 
-def on_gpu(tensor: torch.Tensor) -> bool:
-    """Whether it is on a CUDA device; a subclass's ``__torch_function__`` is not told of it."""
-    if type(tensor) is torch.Tensor:
-        return tensor.is_cuda
-    with torch._C.DisableTorchFunctionSubclass():
-        return tensor.is_cuda
-
-
 class Listener(Protocol):
     """What the wrappers ask and tell."""
 
@@ -84,6 +82,11 @@ class Listener(Protocol):
     def h2d_range(self) -> AbstractContextManager[object] | None:
         """Return the range to enter around a copy to the device, or None."""
         ...
+
+
+def _passes(listener: Listener) -> bool:
+    """Whether a call is not to be looked at: a compiler's, one inside another, or the last ones."""
+    return here.inside or not listener.active or torch.compiler.is_compiling()
 
 
 def install(patches: Patches, listener: Listener) -> None:
@@ -109,9 +112,7 @@ def _read(
 
     @functools.wraps(original)
     def read(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(self, *args, **kwargs)
-        if here.inside or not listener.active or not on_gpu(self):
+        if not on_gpu(self) or _passes(listener):
             return original(self, *args, **kwargs)
         here.inside, here.announced = True, False
         start_ns = perf_counter_ns()
@@ -131,9 +132,7 @@ def _read(
 def _wait(kind: str, original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
     @functools.wraps(original)
     def wait(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(*args, **kwargs)
-        if here.inside or not listener.active:
+        if torch.compiler.is_compiling() or here.inside or not listener.active:
             return original(*args, **kwargs)
         here.inside = True
         start_ns = perf_counter_ns()
@@ -145,18 +144,15 @@ def _wait(kind: str, original: Callable[..., Any], listener: Listener) -> Callab
         listener.event(kind, sys._getframe(1), blocked_ns, False)
         return result
 
+    run_as_python(wait)
     return wait
 
 
 def _to(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
     @functools.wraps(original)
     def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(self, *args, **kwargs)
-        if here.inside or not listener.active:
-            return original(self, *args, **kwargs)
         target = target_type(args, kwargs)
-        if target is None or (target == "cuda") is on_gpu(self):
+        if target is None or (target == "cuda") is on_gpu(self) or _passes(listener):
             return original(self, *args, **kwargs)
         non_blocking = asks_non_blocking(args, kwargs)
         call = partial(original, self, *args, **kwargs)
@@ -170,9 +166,7 @@ def _to(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
 def _cuda(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
     @functools.wraps(original)
     def cuda(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(self, *args, **kwargs)
-        if here.inside or not listener.active or on_gpu(self):
+        if on_gpu(self) or _passes(listener):
             return original(self, *args, **kwargs)
         call = partial(original, self, *args, **kwargs)
         return _copied(call, self, None, True, asks_non_blocking(args, kwargs), listener)
@@ -185,15 +179,12 @@ def _copy(original: Callable[..., Any], listener: Listener) -> Callable[..., Any
 
     @functools.wraps(original)
     def copy_(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(self, *args, **kwargs)
-        if here.inside or not listener.active:
-            return original(self, *args, **kwargs)
         source = args[0] if args else kwargs.get("src", kwargs.get("other"))
         there = on_gpu(self)
-        if isinstance(source, Number) and there:
-            return number(self, *args, **kwargs)
-        if not isinstance(source, torch.Tensor) or on_gpu(source) is there:
+        if not isinstance(source, torch.Tensor):
+            copy = number if there and isinstance(source, Number) else original
+            return copy(self, *args, **kwargs)
+        if on_gpu(source) is there or _passes(listener):
             return original(self, *args, **kwargs)
         non_blocking = asks_non_blocking(args[1:], kwargs)
         call = partial(original, self, *args, **kwargs)
