@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,9 +17,13 @@ from trainscope.sync.patches import Patches
 RESIZED = "An output with one or more elements was resized"
 
 
+class Listening:
+    active = True
+
+
 @pytest.fixture
-def listener() -> Iterator[SimpleNamespace]:
-    patches, listener = Patches(), SimpleNamespace(active=True)
+def listener() -> Iterator[Listening]:
+    patches, listener = Patches(), Listening()
     torch_ops.install(patches, listener)
     yield listener
     assert patches.undo() == ()
@@ -81,10 +84,36 @@ def test_a_mode_of_the_programs_sees_no_other_call(listener) -> None:
             seen.append(func.__name__)
             return func(*args, **(kwargs or {}))
 
-    with Sees():
-        torch.ops.aten.add(torch.ones(2), 1)
-        torch.ops.aten.add.Tensor(torch.ones(2), 1)
-    assert set(seen) <= {"ones", "add", "add.Tensor"}
+    def told() -> list[str]:
+        seen.clear()
+        with Sees():
+            torch.ops.aten.add(torch.ones(2), 1)
+            torch.ops.aten.add.Tensor(torch.ones(2), 1)
+        return list(seen)
+
+    heard = told()
+    listener.active = False
+    assert heard == told()
+    assert "add.Tensor" in heard
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_a_default_device_hides_no_warning(listener, name) -> None:
+    x, resized = torch.ones(3), torch.ones(5)
+    with torch.device("meta"), pytest.warns(UserWarning, match=RESIZED):
+        assert OPS[name](x, x, out=resized) is resized
+    assert resized.tolist() == [2, 2, 2]
+
+
+def test_it_is_heard_where_it_began_under_a_fake_mode() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    patches = Patches()
+    with FakeTensorMode():
+        torch_ops.install(patches, Listening())
+    with pytest.warns(UserWarning, match=RESIZED):
+        assert resizes(torch.ops.aten.add).tolist() == [2, 2, 2]
+    assert patches.undo() == ()
 
 
 def test_a_compiled_function_keeps_its_graph_whole(listener) -> None:

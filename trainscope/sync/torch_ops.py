@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
+from trainscope.sync.methods import run_as_python
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -19,10 +21,9 @@ __all__ = ["Active", "install"]
 
 __tracebackhide__ = NOT_FOR_USERS
 
-_CLASSES = ("OpOverload", "OpOverloadPacket")
+_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 _apply_ = torch._C.TensorBase.apply_
 _modes = torch._C._len_torch_function_stack
-_one = torch.zeros(1, device="cpu")
 
 
 class Active(Protocol):
@@ -34,17 +35,16 @@ class Active(Protocol):
 
 def install(patches: Patches, listener: Active) -> None:
     """Let each such call run inside one of torch's Python functions, which hands warnings on."""
-    for name in _CLASSES:
-        kind = getattr(torch._ops, name, None)
-        if kind is not None:
-            patches.replace(kind, "__call__", _heard(kind.__call__, listener))
+    with _disable_current_modes():  # a fake one would not call back
+        one = torch.zeros(1, device="cpu")
+    for kind in _CLASSES:
+        patches.replace(kind, "__call__", _heard(kind.__call__, listener, one))
 
 
-def _heard(original: Callable[..., Any], listener: Active) -> Callable[..., Any]:
+def _heard(original: Callable[..., Any], listener: Active, one: torch.Tensor) -> Callable[..., Any]:
     @functools.wraps(original)
     def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        # a mode would be told of a function that the program has not called
-        if torch.compiler.is_compiling() or not listener.active or _modes():
+        if torch.compiler.is_compiling() or not listener.active:
             return original(self, *args, **kwargs)
         result: list[Any] = []
 
@@ -53,7 +53,27 @@ def _heard(original: Callable[..., Any], listener: Active) -> Callable[..., Any]
             return 0.0
 
         # of the functions that call back, this one asks nobody else and costs least: 0.7 µs
-        _apply_(_one, run)
+        if not _modes():
+            _apply_(one, run)
+        elif torch._C._is_torch_function_enabled():
+            _call_untold(one, run)
+        else:
+            run(0.0)
         return result[0]
 
+    run_as_python(__call__)
     return __call__
+
+
+def _call_untold(one: torch.Tensor, run: Callable[[float], float]) -> None:
+    """Call `run` back, a mode hearing of what it calls but not of the function that calls back.
+
+    A default device is such a mode.
+    """
+
+    def told(value: float) -> float:
+        with torch._C._EnableTorchFunction():
+            return run(value)
+
+    with torch._C.DisableTorchFunction():
+        _apply_(one, told)
