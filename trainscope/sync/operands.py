@@ -124,7 +124,7 @@ def _makes(call: ast.Call) -> bool:
 def _made_on_device(call: ast.Call, frame: FrameType) -> bool | None:
     device = next((word.value for word in call.keywords if word.arg == "device"), None)
     if device is None:  # no default device is a storage's
-        return (called(call) or "") in _MAKERS and torch.empty(0).device.type != "cpu"
+        return (called(call) or "") in _MAKERS and torch.get_default_device().type != "cpu"
     if isinstance(device, ast.Attribute) and device.attr == "device":
         return on_device(device.value, frame)
     given = value_of(device, frame)

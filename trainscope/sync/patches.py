@@ -41,10 +41,9 @@ class Patches:
     def undo(self) -> tuple[str, ...]:
         """Restore in reverse order; return the names that someone else has replaced since.
 
-        Those are left as they are: what wraps ours keeps calling ours, which passes through, or of
-        a method of Tensor what ours stands for; one
-        of trainscope's own above it restores, in its turn, what was beneath ours. Once
-        interrupted, it goes on where it was when called again.
+        Those are left as they are: what wraps ours keeps calling ours, which passes through, or,
+        of a method of Tensor, torch's own. One of trainscope's above it restores, in its turn,
+        what was beneath ours. Once interrupted, it goes on where it was when called again.
         """
         while self._done:
             last = self._done[-1]

@@ -54,7 +54,7 @@ def leaving() -> Iterator[None]:
         yield
     finally:
         if not is_users:  # a later session of the program's own is as it would be without us
-            del os.environ[_VARIABLE]
+            os.environ.pop(_VARIABLE, None)
 
 
 def see_off() -> None:
