@@ -188,9 +188,9 @@ What taking syncs out gains, replayed from the captured window
 ─────────────────────────────────────────────────────────────────────────────────────────
  all of them                                          17.6 ms     1.15x   1.14x to 1.17x
  aten::item in step (which begins at traces2.py:24)   17.6 ms     1.15x   1.14x to 1.17x
-  - in its place nothing: the value stays on the GPU, and its copy is gone
-  replayed as recorded the steps are +0.2% off; calibrated by the step of 20.4 ms with no profiler
-  on
+  - a wait taken out is replaced by nothing: the value stays on the GPU, and its copy is gone
+  replayed as recorded the steps come out 0.2% longer than they were; calibrated by the step of 20.4
+  ms with no profiler on
 
 Findings
   TS101 aten::item in step (which begins at traces2.py:24): `.item()` reads one value

@@ -150,7 +150,7 @@ def test_small_copies_are_not_told_to_be_a_loader_s_batch(bytes_moved: int, smal
     )
     (finding,) = find(gpu(("copy", 4.0), copies=[copy]))
     assert finding.code == "TS302"
-    assert ("they are small, 10 bytes each and 100 in the window" in finding.advice) == small
+    assert ("they are small, 10 bytes on average, and 100 in the window" in finding.advice) == small
     assert (finding.snippet is None) == small
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from trainscope.analysis.replay import what_if as replay
@@ -42,6 +43,7 @@ def site_words(site: WindowSite, cwd: str | None) -> str:
 
 def as_what_if(found: replay.WhatIf, cwd: str | None, counted_by: str | None = None) -> WhatIf:
     """The report's words for a replay; ``counted_by`` says which loops the steps are turns of."""
+    words = _apart(found, cwd)
     assumptions = list(found.assumptions)
     if _LOOPS in (counted_by or "").partition(";")[0]:
         assumptions.append(_ONE_LOOP)
@@ -49,9 +51,7 @@ def as_what_if(found: replay.WhatIf, cwd: str | None, counted_by: str | None = N
         baseline=_baseline(found),
         removals=[
             Removal(
-                sites="all"
-                if each.what == "all"
-                else [site_words(site, cwd) for site in each.sites],
+                sites="all" if each.what == "all" else [words[site] for site in each.sites],
                 step_ms=each.step_ns / NS_PER_MS,
                 speedup=each.speedup,
                 band=each.band,
@@ -60,9 +60,19 @@ def as_what_if(found: replay.WhatIf, cwd: str | None, counted_by: str | None = N
             for each in found.removals
         ],
         cannot_tell=found.cannot_tell,
-        kept=[site_words(site, cwd) for site in found.kept],
+        kept=[words[site] for site in found.kept],
         assumptions=assumptions,
     )
+
+
+def _apart(found: replay.WhatIf, cwd: str | None) -> dict[WindowSite, str]:
+    """The words of each site, with its kind where the same line waits in several ways."""
+    sites = {site for each in found.removals for site in each.sites} | {*found.kept}
+    words = {site: site_words(site, cwd) for site in sites}
+    times = Counter(words.values())
+    return {
+        site: said if times[said] == 1 else f"{said} ({site.kind})" for site, said in words.items()
+    }
 
 
 def _baseline(found: replay.WhatIf) -> Baseline | None:

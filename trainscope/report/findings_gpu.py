@@ -81,9 +81,9 @@ def _many_small(gpu: GpuReport) -> str | None:
     if mean > _SMALL_BYTES:
         return None
     return (
-        f"they are small, {mean:,.0f} bytes each and {count:,} in the window, so it is their "
-        "number that costs: put what goes over together into one tensor first, make numbers on "
-        "the GPU (torch.full, x.fill_), or keep the data there"
+        f"they are small, {mean:,.0f} bytes on average, and {count:,} in the window, so it is "
+        "their number that costs: put what goes over together into one tensor first, make numbers "
+        "on the GPU (torch.full, x.fill_), or keep the data there"
     )
 
 

@@ -59,8 +59,11 @@ def launches(found: LaunchReport) -> list[str]:
         words += f", {found.launch_share:.0%} of the CPU's time in them"
     if found.cpu_lead_ms_median is not None:
         lead_ms = found.cpu_lead_ms_median
-        ahead = "the CPU is ahead by" if lead_ms >= 0.1 else "the CPU is not ahead:"
-        words += f"; {ahead} {duration(max(lead_ms, 0.0))} (median)"
+        lead = duration(max(lead_ms, 0.0))
+        if lead_ms >= 0.1:
+            words += f"; the CPU is ahead by {lead} (median)"
+        else:
+            words += f"; the CPU is not ahead: ops begin {lead} after their launch (median)"
     said = [words]
     if found.queue_empty_share is not None:
         said.append(

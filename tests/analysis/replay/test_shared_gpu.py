@@ -30,7 +30,13 @@ def one_by_one(begins_us: list[int]) -> Made:
 
 @pytest.mark.parametrize(
     ("begins_us", "expected"),
-    [([4] * 30, 0.0), ([4] * 30 + [300] * 10, 0.25), ([300] * 30, 1.0), ([300] * 19, 0.0)],
+    [
+        ([4] * 30, 0.0),
+        ([4] * 30 + [300] * 10, 0.25),
+        ([300] * 30, 1.0),
+        ([300] * 19, 0.0),
+        ([4] * 28 + [300] * 2, 0.0),
+    ],
 )
 def test_kernels_that_begin_late_on_an_idle_gpu_tell_of_other_work(begins_us, expected) -> None:
     assert share(one_by_one(begins_us)) == expected
@@ -69,6 +75,7 @@ def test_a_replay_that_does_not_come_out_names_the_other_work() -> None:
     assert "something else was using the GPU: 30% of the kernels" in str(told(0.3, -0.1))
     assert "something else was using the GPU: 30% of the kernels" in str(told(0.3, 0.0, 1.2))
     assert told(0.0, 0.0, 1.2) == (
-        "no correction for the profiler brings the replay to the measured step: it stays -16.7% off"
+        "whatever the profiler is taken to cost, the replayed step is 16.7% shorter than the "
+        "measured one"
     )
     assert told(0.3, 0.0, 1.0) is None

@@ -65,7 +65,7 @@ def test_a_necessary_sync_is_kept() -> None:
     ("step_ms", "reason"),
     [
         (1.5, r"the step time given, 1\.5 ms, is less than the GPU work of a step, 2\.99 ms"),
-        (60.0, r"no correction for the profiler .* it stays -\d+\.\d% off"),
+        (60.0, r"the replayed step is \d+\.\d% shorter than the measured one"),
     ],
 )
 def test_a_step_time_of_another_loop_is_refused(step_ms: float, reason: str) -> None:
@@ -135,4 +135,4 @@ def test_the_replay_as_recorded_is_what_was_recorded() -> None:
     for file in sorted(Path(TRACES).glob("*_sync.json.gz")):
         found = replayed(read_torch_trace(file))
         if found is not None:
-            assert abs(found.drift) < 0.005, file.name
+            assert found.drift is not None and abs(found.drift) < 0.005, file.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainscope.analysis.replay.program import Program
 from trainscope.trace.plural import count
 
-__all__ = ["MAX_BAND", "is_shared", "why_not"]
+__all__ = ["MAX_BAND", "drift_in_words", "is_shared", "why_not"]
 
 MAX_DRIFT = 0.03
 """Of the CPU time of the recorded steps, replayed once as recorded."""
@@ -47,11 +47,8 @@ def why_not(
             "loop's, or its launch is not in the trace"
         )
     if abs(drift) > MAX_DRIFT:
-        longer = "longer" if drift > 0 else "shorter"
-        return (
-            f"replayed as recorded the steps come out {abs(drift):.1%} {longer} than they were, "
-            + (_sharing(program) or "so something in them is not understood")
-        )
+        why = _sharing(program) or "so something in them is not understood"
+        return f"{drift_in_words(drift)}, {why}"
     if measured_step_ns is not None:
         gpu_ns = program.gpu_ns / program.steps
         if measured_step_ns < MIN_OVER_GPU * gpu_ns:
@@ -62,8 +59,8 @@ def why_not(
         miss = replayed_step_ns / measured_step_ns - 1.0
         if abs(miss) > MAX_MISS:
             return (
-                "no correction for the profiler brings the replay to the measured step: it stays "
-                f"{miss:+.1%} off" + (_sharing(program) and f", {_sharing(program)}")
+                f"whatever the profiler is taken to cost, the replayed step is {_off(miss)} than "
+                "the measured one" + (_sharing(program) and f", {_sharing(program)}")
             )
     low, high = band
     if high / low - 1.0 > MAX_BAND:
@@ -74,6 +71,15 @@ def why_not(
         )
         return f"the speedup may be anything from {low:.2f}x to {high:.2f}x{words}"
     return None
+
+
+def drift_in_words(drift: float) -> str:
+    """How far the steps, replayed once as they were recorded, are off."""
+    return f"replayed as recorded the steps come out {_off(drift)} than they were"
+
+
+def _off(share: float) -> str:
+    return f"{abs(share):.1%} {'longer' if share > 0 else 'shorter'}"
 
 
 def is_shared(program: Program) -> bool:

@@ -13,6 +13,8 @@ LATE_NS = 50_000
 """A kernel on an idle GPU begins some µs after its launch: in windows of an H200 that had no other
 work not one of 1,600 took 4 µs, and in those of one that seven processes shared half took 200."""
 _ENOUGH_KERNELS = 20
+_ENOUGH_LATE = 3
+"""One may have had a reason of its own."""
 
 
 def late_share(window: Window, side: GpuSide) -> float:
@@ -32,5 +34,6 @@ def late_share(window: Window, side: GpuSide) -> float:
         alone[rows] &= before_ns < calls.start_ns[at[rows]]
     if alone.sum() < _ENOUGH_KERNELS:
         return 0.0
-    since_ns = gpu.start_ns - calls.end_ns[at]
-    return float((since_ns[alone] > LATE_NS).mean())
+    since_ns = (gpu.start_ns - calls.end_ns[at])[alone]
+    late = int((since_ns > LATE_NS).sum())
+    return late / len(since_ns) if late >= _ENOUGH_LATE else 0.0

@@ -11,6 +11,7 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from trainscope.analysis.replay.judge import drift_in_words
 from trainscope.report import gpu_words
 from trainscope.report import json as json_report
 from trainscope.report.basis import Basis
@@ -72,6 +73,7 @@ def render(report: Report, basis: Basis) -> str:
         duration=duration,
         count_of=count_of,
         through=through,
+        drift_in_words=drift_in_words,
         worth=lambda gain_ms: _is_worth_it(report, gain_ms),
         css=Markup(_resource("page.css")),
         js=Markup(_resource("page.js")),
