@@ -14,6 +14,8 @@ from trainscope.trace.trace import Trace
 __all__ = ["rated_steps", "sites_of"]
 
 _NAMED = ("scope.step", "scope.steps")
+_Wait = tuple[str, int, str, str, str | None, bool, str | None]
+"""What is the same of a wait whenever it comes."""
 
 
 def rated_steps(trace: Trace, steps: int) -> int:
@@ -61,27 +63,24 @@ def _with_first_batches(sites: Sequence[SyncSite], steps: int) -> tuple[SyncSite
 
     That is a line of an evaluation that was seen in one step at most: the one before it.
     """
-    evaluated = Counter[_Line]()
-    training = Counter[_Line]()
+    evaluated = Counter[_Wait]()
+    training = Counter[_Wait]()
     for site in sites:
         if site.during == "evaluation":
-            evaluated[_line(site)] += site.count
+            evaluated[_same_wait(site)] += site.count
         elif site.during == "training":
-            training[_line(site)] += site.steps or steps
+            training[_same_wait(site)] += site.steps or steps
     return tuple(
         replace(site, during="evaluation", steps=0)
         if site.during in ("training", "between")
-        and training[_line(site)] <= 1 < steps
-        and site.count < evaluated[_line(site)]
+        and training[_same_wait(site)] <= 1 < steps
+        and site.count < evaluated[_same_wait(site)]
         else site
         for site in sites
     )
 
 
-_Line = tuple[str, int, str, str, str | None, bool, str | None]
-
-
-def _line(site: SyncSite) -> _Line:
+def _same_wait(site: SyncSite) -> _Wait:
     where = (site.file, site.line, site.kind, site.thread, site.via)
     return (*where, site.explicit, site.allowed)
 

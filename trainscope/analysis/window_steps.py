@@ -42,7 +42,8 @@ class WindowSteps:
     end_ns: Column
     """End of the range itself, which may be less than a whole turn."""
     period_ns: Column
-    """From its start to the next step's; -1 where none, or not the next, follows it at once."""
+    """From its start to the next step's, or to its own end where ``apart`` says that something else
+    came between; -1 for the last, and where it is not known that the next one follows."""
     thread: int
     """A place in ``Window.threads``; -1 without steps."""
     found_by: str

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from trainscope.report.model import LongSteps, RangeReport, Report
 from trainscope.report.text_parts import hanging, heading, plain, table
-from trainscope.report.wording import count_of, duration, number_ranges, range_name
+from trainscope.report.wording import count_of, duration, listed, number_ranges, range_name
 
 __all__ = ["times_sections"]
 
@@ -64,7 +64,7 @@ def _steps(report: Report) -> Iterator[RenderableType]:
             )
             if number
         ]
-        yield hanging("", times + (f", {_all_of(out)} left out" if out else ""))
+        yield hanging("", times + (f", {listed(out)} left out" if out else ""))
     if steps.long is not None:
         yield hanging("", _long(steps.long))
     if report.overhead is not None:
@@ -75,10 +75,6 @@ def _steps(report: Report) -> Iterator[RenderableType]:
             f"trainscope itself: at least {cost} a step"
             + ("" if share is None else f" ({share:.1%})"),
         )
-
-
-def _all_of(parts: list[str]) -> str:
-    return " and ".join([*filter(None, [", ".join(parts[:-1])]), parts[-1]])
 
 
 def _long(long: LongSteps) -> str:

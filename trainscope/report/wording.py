@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["count_of", "duration", "number_ranges", "places", "range_name", "through"]
+__all__ = ["count_of", "duration", "listed", "number_ranges", "places", "range_name", "through"]
 
 _SAID_TWICE = re.compile(r"(?:Optimizer\.\w+|enumerate\(DataLoader\))#(?=\w)")
 """What torch writes before the names of its own ranges: ``Optimizer.step#AdamW.step``."""
@@ -71,4 +71,9 @@ def through(via: str | None, vias: Mapping[str, int]) -> str:
         named.append(f"{frame} ({number:,})" if named else f"{frame} ({count_of(number, 'time')})")
     if len(vias) > len(named):
         named.append(count_of(len(vias) - len(named), "other place"))
-    return f"through {', '.join(named[:-1])}{' and ' if named[1:] else ''}{named[-1]}"
+    return f"through {listed(named)}"
+
+
+def listed(parts: list[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([*filter(None, [", ".join(parts[:-1])]), *parts[-1:]])
