@@ -122,11 +122,18 @@ def test_a_place_that_must_stay_is_kept() -> None:
         api.analyze(loaded, keep=["train.py:9"])
 
 
-def test_a_place_may_be_named_by_its_line() -> None:
+@pytest.mark.parametrize("place", ["traces2.py:24", "traces2.py:24 (item)"])
+def test_a_place_may_be_named_by_its_line(place: str) -> None:
     loaded = api.load(FOLDER / "mid_sync_stack.json.gz")
-    what_if = api.analyze(loaded, step_ms=20.362, keep=["traces2.py:24"]).what_if
+    what_if = api.analyze(loaded, step_ms=20.362, keep=[place]).what_if
     assert what_if is not None
     assert (len(what_if.kept), what_if.removals) == (1, [])
+
+
+def test_a_place_of_another_kind_is_none() -> None:
+    loaded = api.load(FOLDER / "mid_sync_stack.json.gz")
+    with pytest.raises(ConfigError, match=r"keep='traces2\.py:24 \(cpu\)' is no place"):
+        api.analyze(loaded, step_ms=20.362, keep=["traces2.py:24 (cpu)"])
 
 
 def test_where_all_waits_are_needed_none_is_called_harmless() -> None:

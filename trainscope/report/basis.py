@@ -15,7 +15,7 @@ from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_syncs import WindowSync
 from trainscope.errors import ConfigError
 from trainscope.report.build_times import spread_ms
-from trainscope.report.build_what_if import site_words
+from trainscope.report.build_what_if import site_words, with_kind
 from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
@@ -73,19 +73,22 @@ def _kept(
     if not keep:
         return frozenset()
     named: dict[str, set[WindowSite]] = {}
+    of_kind: dict[str, set[WindowSite]] = {}
     for site in dict.fromkeys(sync.site for sync in syncs):
         words = [site_words(site, cwd)]
         if site.file is not None:
             words += [f"{file}:{site.line}" for file in (site.file, relative_path(site.file, cwd))]
         for each in words:
             named.setdefault(each, set()).add(site)
+            of_kind.setdefault(with_kind(each, site), set()).add(site)
+    known = {**of_kind, **named}
     for each in keep:
-        if each not in named:
+        if each not in known:
             places = ", ".join(sorted(map(repr, named))) or "none: nothing waits in it"
             raise ConfigError(
                 f"keep={each!r} is no place that waits in the captured window; known are {places}"
             )
-    return frozenset(site for each in keep for site in named[each])
+    return frozenset(site for each in keep for site in known[each])
 
 
 def _replayed(

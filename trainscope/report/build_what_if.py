@@ -22,6 +22,7 @@ __all__ = [
     "gains_by_line",
     "gains_by_site",
     "site_words",
+    "with_kind",
 ]
 
 NS_PER_MS = 1e6
@@ -39,6 +40,11 @@ def site_words(site: WindowSite, cwd: str | None) -> str:
     if site.file is not None and site.line_is == "wait":
         return f"{relative_path(site.file, cwd)}:{site.line}"
     return site.place
+
+
+def with_kind(words: str, site: WindowSite) -> str:
+    """``train.py:42 (tolist)``: the words of a site whose line waits in other ways too."""
+    return f"{words} ({site.kind})"
 
 
 def as_what_if(found: replay.WhatIf, cwd: str | None, counted_by: str | None = None) -> WhatIf:
@@ -71,7 +77,7 @@ def _apart(found: replay.WhatIf, cwd: str | None) -> dict[WindowSite, str]:
     words = {site: site_words(site, cwd) for site in sites}
     times = Counter(words.values())
     return {
-        site: said if times[said] == 1 else f"{said} ({site.kind})" for site, said in words.items()
+        site: said if times[said] == 1 else with_kind(said, site) for site, said in words.items()
     }
 
 
