@@ -88,8 +88,8 @@ def backward(grad: torch.Tensor, x: torch.Tensor, dx: torch.Tensor, approximate:
 def bias_forward(x: torch.Tensor, bias: torch.Tensor, y: torch.Tensor, approximate: str) -> None:
     """y = gelu(x + bias). x, y: (..., features), contiguous."""
     at, to = x.data_ptr(), y.data_ptr()
-    rows = _by_rows("bias_forward", x, bias, approximate, at | to)
-    rows.kernel(rows.blocks, rows.threads, at, bias.data_ptr(), to, *rows.lengths)
+    launch = _by_rows("bias_forward", x, bias, approximate, at | to)
+    launch.kernel(launch.blocks, launch.threads, at, bias.data_ptr(), to, *launch.lengths)
 
 
 def bias_forward_again(x: torch.Tensor, bias: torch.Tensor, approximate: str) -> Again:
@@ -115,13 +115,13 @@ def bias_backward(
     The latter comes from partial sums that are added in a fixed order.
     """
     of, at, to = grad.data_ptr(), x.data_ptr(), dx.data_ptr()
-    rows = _by_rows("bias_backward", x, bias, approximate, of | at | to)
-    _, cols, chunk = rows.lengths
-    above = rows.threads[1]
-    bands = -(-rows.lengths[0] // chunk)
+    launch = _by_rows("bias_backward", x, bias, approximate, of | at | to)
+    rows, cols, chunk = launch.lengths
+    above = launch.threads[1]
+    bands = -(-rows // chunk)
     sums = torch.empty((bands * above, cols), dtype=torch.float32, device=x.device)
     pointers = of, at, bias.data_ptr(), to, sums.data_ptr()
-    rows.kernel(rows.blocks, rows.threads, *pointers, *rows.lengths)
+    launch.kernel(launch.blocks, launch.threads, *pointers, *launch.lengths)
     return sums.sum(0)
 
 

@@ -219,8 +219,8 @@ class _Forecast:
             )
         if any(item.bytes > _SMALL_BYTES and item.site >= 0 for item in self._program.items):
             rate = self._program.pinned_bytes_per_ns
-            how = "as others in the trace" if self._program.rate_seen else "assumed"
-            words.append(f"a copy with pinned memory moves {rate:.0f} GB/s ({how})")
+            how = ", as others in the trace do" if self._program.rate_seen else ""
+            words.append(f"a copy with pinned memory moves {rate:.0f} GB/s{how}")
         if self._program.workers != "none":
             words.append(_WORKERS[self._program.workers])
         if self._program.collectives:
@@ -230,7 +230,7 @@ class _Forecast:
             )
         if self._program.guessed:
             words.append(
-                f"what {self._program.guessed} waits between streams are for is taken from the "
+                f"what {self._program.guessed:,} waits between streams are for is taken from the "
                 "order of calls and their times"
             )
         if is_shared(self._program):
