@@ -92,6 +92,6 @@ def _sharing(program: Program) -> str:
     if not is_shared(program):
         return ""
     return (
-        f"for something else was using the GPU: {program.late_share:.0%} of the kernels launched "
-        "while this process ran none began 50 µs later or more"
+        f"for something else was using the GPU: {program.late_share:.0%} of the kernels that "
+        "nothing of this process held up began 50 µs or more after their launch"
     )
