@@ -12,6 +12,7 @@ import torch
 from emulated import Host, OnDevice, on_device
 
 from trainscope.sync import probes
+from trainscope.sync.own_code import leave_uncompiled
 from trainscope.sync.patches import Patches
 
 
@@ -109,6 +110,7 @@ def test_a_read_at_which_a_graph_breaks_is_an_event(
     def step(x: torch.Tensor) -> torch.Tensor:
         return x * x.sum().item()
 
+    leave_uncompiled()
     torch._dynamo.reset()
     compiled = torch.compile(step, backend="eager")
     for _ in range(2):

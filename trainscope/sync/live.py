@@ -16,6 +16,7 @@ from trainscope.sync.cuda_present import cuda_present
 from trainscope.sync.implicit import implicit_kind
 from trainscope.sync.observer import NOT_FOR_USERS, Observer
 from trainscope.sync.own import is_own
+from trainscope.sync.own_code import leave_uncompiled
 from trainscope.sync.patches import Patches
 
 __all__ = ["Live"]
@@ -48,6 +49,7 @@ class Live:
 
     def start(self) -> None:
         """Arm, and put the wrappers in."""
+        leave_uncompiled()
         self._knew_dynamo = _RULES in sys.modules
         self._present = cuda_present()
         self.armed.start()

@@ -13,11 +13,10 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch._C._dynamo import eval_frame
 
 from trainscope.sync.patches import Patches
 
-__all__ = ["Function", "replace_attribute", "replace_method", "run_as_python"]
+__all__ = ["Function", "replace_attribute", "replace_method"]
 
 
 class _Method:
@@ -79,19 +78,6 @@ class _Attribute:
         self.original.__delete__(tensor)
 
 
-def run_as_python(*functions: Any) -> None:
-    """Let torch.compile run `functions`, and what they call, as they are written.
-
-    Where a graph breaks at a wait it would compile them as any other function: slower, and what
-    is true only while compiling would hold in them, so that the wait would pass as one of those.
-    """
-    skip = eval_frame._FrameAction.SKIP
-    for function in functions:
-        eval_frame.set_code_exec_strategy(
-            function.__code__, eval_frame._FrameExecStrategy(skip, skip)
-        )
-
-
 def replace_method(
     patches: Patches, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> None:
@@ -99,11 +85,9 @@ def replace_method(
     below = vars(torch.Tensor).get(name)
     original = getattr(torch.Tensor, name)
     ours = wrap(below.ours if isinstance(below, _Method) else original)
-    run_as_python(_Method.__get__, ours)
     patches.replace(torch.Tensor, name, _Method(original, ours))
 
 
 def replace_attribute(patches: Patches, name: str, read: Callable[[torch.Tensor], Any]) -> None:
     """Let `read` answer for the attribute `name` of a tensor; it is set as before."""
-    run_as_python(_Attribute.__get__, read)
     patches.replace(torch.Tensor, name, _Attribute(getattr(torch.Tensor, name), read))

@@ -22,7 +22,7 @@ from trainscope.sync.copies import (
     on_gpu,
     target_type,
 )
-from trainscope.sync.methods import replace_method, run_as_python
+from trainscope.sync.methods import replace_method
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -144,7 +144,6 @@ def _wait(kind: str, original: Callable[..., Any], listener: Listener) -> Callab
         listener.event(kind, sys._getframe(1), blocked_ns, False)
         return result
 
-    run_as_python(wait)
     return wait
 
 

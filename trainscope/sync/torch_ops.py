@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from trainscope.sync.methods import run_as_python
 from trainscope.sync.observer import NOT_FOR_USERS
 from trainscope.sync.patches import Patches
 
@@ -61,7 +60,6 @@ def _heard(original: Callable[..., Any], listener: Active, one: torch.Tensor) ->
             run(0.0)
         return result[0]
 
-    run_as_python(__call__)
     return __call__
 
 

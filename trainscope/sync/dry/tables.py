@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from trainscope.sync.methods import Function
+from trainscope.sync.own_code import leave_uncompiled
 
 __all__ = ["Tables"]
-
-_PACKAGE = "trainscope.sync"
 
 
 class Tables:
@@ -33,7 +30,7 @@ class Tables:
         for name in ("get_torch_obj_rule_map", "get_tensor_method"):
             fill: Callable[[], object] = getattr(rules, name, lambda: None)
             fill()
-        _run_our_frames_as_they_are()
+        leave_uncompiled()
 
     def add(self) -> None:
         """Let TorchScript take each replaced factory for the function that it stands for."""
@@ -57,37 +54,3 @@ def _scriptable() -> dict[int, str]:
     """Return TorchScript's operators by the identity of their Python functions."""
     builtins: Any = importlib.import_module("torch.jit._builtins")
     return builtins._get_builtin_table()
-
-
-def _is_ours(module: str) -> bool:
-    return module == _PACKAGE or module.startswith(_PACKAGE + ".")
-
-
-def _run_our_frames_as_they_are() -> None:
-    """Let torch.compile not compile our functions where it runs them beside its graphs.
-
-    After a graph break it compiles whatever Python frame comes next; ours would be compiled as if
-    within a graph, where they step aside. What a graph inlines is not touched by this.
-    """
-    frames: Any = importlib.import_module("torch._dynamo.eval_frame")
-    for name, module in list(sys.modules.items()):
-        if _is_ours(name):
-            for code in _codes(vars(module).values(), name):
-                frames.skip_code(code)
-
-
-def _codes(values: Any, module: str) -> Iterator[CodeType]:
-    """Give the code of every function and method that `module` defines, with what they nest."""
-    for value in values:
-        value = getattr(value, "__func__", getattr(value, "fget", value))
-        if isinstance(value, FunctionType) and value.__module__ == module:
-            yield from _nested(value.__code__)
-        elif isinstance(value, type) and value.__module__ == module:
-            yield from _codes(vars(value).values(), module)
-
-
-def _nested(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _nested(constant)

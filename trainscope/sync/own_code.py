@@ -1,0 +1,51 @@
+"""Our own functions, which torch.compile is to run as they are written.
+
+After a graph break it compiles whatever Python frame comes next; ours would be compiled as if
+within a graph, where they step aside: the wait that broke the graph would not be seen by them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from torch._C._dynamo import eval_frame
+
+__all__ = ["leave_uncompiled"]
+
+_PACKAGE = "trainscope.sync"
+
+
+def leave_uncompiled() -> None:
+    """Let torch.compile not compile what the loaded modules of this package define.
+
+    What those call is compiled as before, and what a graph inlines is not touched by this. It
+    does not load ``torch._dynamo``, which takes seconds.
+    """
+    strategy = eval_frame._FrameExecStrategy(
+        eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT
+    )
+    for name, module in list(sys.modules.items()):
+        if name == _PACKAGE or name.startswith(_PACKAGE + "."):
+            for code in _codes(vars(module).values(), name):
+                eval_frame.set_code_exec_strategy(code, strategy)
+
+
+def _codes(values: Any, module: str) -> Iterator[CodeType]:
+    """Give the code of every function and method that `module` defines, with what they nest."""
+    for value in values:
+        value = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
+        if isinstance(value, FunctionType) and value.__module__ == module:
+            yield from _nested(value.__code__)
+        elif isinstance(value, type) and value.__module__ == module:
+            yield from _codes(vars(value).values(), module)
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
