@@ -18,8 +18,8 @@ MAX_RANGES = 20
 _WIDE = 72
 """Columns from which a table has room for percentiles."""
 _OFTEN = (
-    "evaluation is in most steps here: a forward in eval mode or without gradients, be it a test's, "
-    "a teacher's, a reference model's or a rollout's"
+    "evaluation is in most steps here: a forward in eval mode or without gradients, be it a "
+    "test's, a teacher's, a reference model's or a rollout's"
 )
 _NAMED = 8
 """Long steps named by their numbers."""
