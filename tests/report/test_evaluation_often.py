@@ -27,6 +27,6 @@ def test_an_evaluation_in_most_steps_is_explained(every: int, counted_by: str, s
     ]
     info = INFO.model_copy(update={"counted_by": counted_by})
     report = build(trace(rows, names=(*NAMES, "evaluation"), info=info))
-    steps = {phase.name: phase.steps for phase in report.phases}
+    steps = {phase.name: phase.steps or 0 for phase in report.phases}
     assert steps["evaluation"] == (steps["forward"] if every == 1 else steps["forward"] // 2)
     assert (WORDS in text.render(report, width=200)) is said
