@@ -428,13 +428,6 @@ def skips_outside_too(t: Tape) -> None:
                 t.backward()
 
 
-def nested(t: Tape) -> None:
-    for _ in range(2):
-        for _ in range(3):
-            t.backward()
-        t.backward()
-
-
 def nested_by_its_second_caller(t: Tape) -> None:
     def inner() -> None:
         for _ in range(2):
@@ -490,7 +483,6 @@ DOUBTS = {
     both_or_one: "",
     skips_backwards: "1 turn of the loop at ",
     skips_outside_too: "",
-    nested: "and also outside it in the loop at ",
     nested_by_its_second_caller: "and also outside it in the loop at ",
     unrolled: "2 training backwards ran, in no loop",
     recursion: "3 training backwards ran, in no loop",

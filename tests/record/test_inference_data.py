@@ -477,9 +477,10 @@ def test_a_turn_that_is_broken_off_is_not_one_without_a_backward() -> None:
 
 def test_where_it_cannot_tell_every_wait_is_training_s() -> None:
     def program(t: Tape) -> None:
-        for _ in range(2):
-            t.learn()
+        for number in range(2):
             for _ in range(2):
+                t.learn()
+            if number == 0:
                 t.learn()
         t.wait()
 

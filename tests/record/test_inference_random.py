@@ -7,6 +7,7 @@ import random
 import threading
 import zlib
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ class Writer:
     def statement(self, depth: int, in_loop: bool) -> list[str]:
         choice = self.random.random()
         if depth >= 4 or choice < 0.35:
-            return [f"emit({self.random.choice(self.events)!r})"]
+            return [event(self.random.choice(self.events))]
         if choice < 0.6:
             return self.loop(depth)
         if choice < 0.75:
@@ -73,6 +74,11 @@ class Writer:
         if self.random.random() < 0.5:
             lines += ["else:", *indented(self.block(2, depth=depth + 1, in_loop=in_loop))]
         return lines
+
+
+def event(kind: str) -> str:
+    """A statement; that of a backward reads as a program's does."""
+    return "loss.backward()" if kind == "backward" else f"emit({kind!r})"
 
 
 def indented(lines: list[str]) -> list[str]:
@@ -143,6 +149,7 @@ def outcome(
 
     names: dict[str, Any] = {
         "emit": emit,
+        "loss": SimpleNamespace(backward=lambda: emit("backward")),
         "train": train,
         "flip": lambda: choice.random() < 0.5,
         "alternate": alternate,

@@ -1,8 +1,8 @@
 """A critic trained in an inner loop, a generator in the loop around it.
 
-steps: cannot tell
+steps: 3
 optimizer steps: 12
-why: the backwards of the generator run outside the turns of the inner loop; which turn is the step?
+why: each turn of the outer loop runs a backward of its own behind those of the critic
 """
 import torch
 

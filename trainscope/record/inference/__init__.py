@@ -1,6 +1,7 @@
 """Steps of a program that names none, inferred from what the hooks see.
 
-A step is one turn of the innermost loop whose turns each run a training backward. The hooks tell
+A step is one turn of the innermost loop whose turns each run a training backward; loops inside it
+that train too are parts of it, where it also runs one in none of them. The hooks tell
 of each forward, backward and optimizer step as it begins; the Python stack at that moment and the
 syntax trees of its frames say which loops it is in and where in their bodies. A place that is not
 after the last one begins a new turn. Where that leaves a doubt, the answer is "cannot tell" with

@@ -14,7 +14,7 @@ from trainscope.record.inference.order import leaves_turn
 from trainscope.record.inference.regions import Branch
 from trainscope.record.inference.stack import Call, Element
 
-__all__ = ["told_apart"]
+__all__ = ["may_leave", "told_apart"]
 
 Site = tuple[Element, ...]
 
@@ -38,7 +38,7 @@ def _always(site: Site, sites: Collection[Site], start: int = 0) -> bool:
                 for other in sites
                 if other[:at] == site[:at] and len(other) > at and isinstance(other[at], Branch)
             )
-            if _leaves(element.region.statements[first : element.slot]):
+            if may_leave(element.region.statements[first : element.slot]):
                 return False
     return True
 
@@ -79,7 +79,7 @@ def _exclusive(heads: Collection[Element]) -> bool:
     )
 
 
-def _leaves(statements: Iterable[ast.AST]) -> bool:
+def may_leave(statements: Iterable[ast.AST]) -> bool:
     """Whether the statements may end the turn before what follows them."""
     return any(_may_leave(each, in_loop=False) for each in statements)
 

@@ -17,6 +17,8 @@ def counted(loops: Sequence[LoopTurns], backwards_in_no_loop: int) -> str:
     if not loops:
         return f"{BY}: the one training backward, in no loop, is the one step"
     text = f"{BY}: turns of the loop at {' and at '.join(turns.place for turns in loops)}"
+    if any(turns.has_parts for turns in loops):
+        text += "; loops inside it that train are parts of its turns"
     evaluated = sum(turns.evaluated for turns in loops)
     if evaluated and all(turns.evaluated_certain() for turns in loops):
         text += f"; {count(evaluated, 'turn')} that only evaluated {_no_steps(evaluated)}"
@@ -60,6 +62,11 @@ def doubt_about(
         if turns.often_idle:
             idle = count(turns.idle, "turn")
             return f"{idle} of the loop at {turns.place} ran no training backward"
+        if turns.often_in_parts:
+            return (
+                f"of the turns of the loop at {turns.place} too few ran a training backward "
+                "in no loop inside it"
+            )
         if not turns.certain():
             return (
                 f"in the loop at {turns.place} nothing that trains has to run in every turn, so "

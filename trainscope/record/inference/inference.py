@@ -223,7 +223,7 @@ class StepInference:
             self._open_step(inner)
 
     def _trained(self) -> None:
-        """A training backward: its innermost loop is one whose turns are steps."""
+        """A training backward: one of the loops around it is one whose turns are steps."""
         if self._loops.blind is not None:
             self._give_up(f"{self._loops.blind}, and a loop there may be the training loop")
             return

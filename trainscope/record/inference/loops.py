@@ -41,6 +41,14 @@ class LoopTurns:
         self.evaluated = 0
         self.backward_here = False
         """This turn has run a training backward."""
+        self.own_backward_here = False
+        """This turn has run one in no loop inside it."""
+        self.has_parts = False
+        """A loop inside it was taken for a part of its turn, though it trains."""
+        self.trained_in_parts = 0
+        """Turns that trained in loops inside it only."""
+        self.loads = False
+        """It goes through a ``DataLoader``."""
         self.events_before = 0
         """How many events the program had seen before the first one of this turn."""
         self.recursive = False
@@ -77,6 +85,19 @@ class LoopTurns:
     def often_idle(self) -> bool:
         """Too many of its turns ran no training backward for those that did to be the steps."""
         return self.idle * _TRAINED_FOR_ONE_IDLE > self.trained
+
+    @property
+    def often_in_parts(self) -> bool:
+        """Too many of its turns trained in loops inside it only for those to be its parts."""
+        in_parts = self.trained_in_parts + (self.backward_here and not self.own_backward_here)
+        own = self.trained + self.backward_here - in_parts
+        return self.has_parts and in_parts * _TRAINED_FOR_ONE_IDLE > own
+
+    @property
+    def newest_place(self) -> tuple[Way, int]:
+        """The way to the newest event inside it, and where on it the loop is."""
+        assert self._last is not None
+        return self._last.way, self._last.loop.index
 
     @property
     def evaluates_now(self) -> bool:
@@ -124,6 +145,7 @@ class LoopTurns:
         self._last = seen
         if is_data:
             self.fetches = True
+            self.loads = self.loads or _slot(seen) == LOOP_HEADER
             return new
         self._here.add((way, loop.index))
         if kind == "backward":
@@ -190,6 +212,7 @@ class LoopTurns:
             return
         if self.backward_here:
             self.trained += 1
+            self.trained_in_parts += not self.own_backward_here
         elif self._training_here:
             self.idle += 1
         else:
@@ -197,7 +220,7 @@ class LoopTurns:
         for place in self._here:
             self._turns_with[place] = self._turns_with.get(place, 0) + 1
         self._here = set()
-        self.backward_here = self._training_here = False
+        self.backward_here = self.own_backward_here = self._training_here = False
 
     def certain(self) -> bool:
         """Whether each turn that trains could be told from the next one that does.

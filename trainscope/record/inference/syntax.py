@@ -41,6 +41,7 @@ class SourceTree:
         self._file = file
         self._root = ast.parse(text)
         self._regions: dict[tuple[int, str], Region] = {}
+        self._functions: dict[str, list[ast.FunctionDef]] | None = None
 
     def way_to(self, span: Span, code_name: str, *, asks_next: bool) -> tuple[Branch, ...] | None:
         """Branches from the body of the function ``code_name`` to what lies at ``span``.
@@ -74,6 +75,15 @@ class SourceTree:
         # the parts of a compiled function have names of their own
         resumed = code_name.startswith("torch_dynamo_resume_in_")
         return tuple(way) if scope == code_name or resumed else None
+
+    def functions(self, name: str) -> list[ast.FunctionDef]:
+        """All functions and methods of that name."""
+        if self._functions is None:
+            self._functions = {}
+            for node in ast.walk(self._root):
+                if isinstance(node, ast.FunctionDef):
+                    self._functions.setdefault(node.name, []).append(node)
+        return self._functions.get(name, [])
 
     # ---- one level down -----------------------------------------------------------------------
     def _step_into(
