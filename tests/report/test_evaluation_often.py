@@ -22,8 +22,8 @@ WORDS = "evaluation is in most steps here: a forward in eval mode or without gra
 def test_an_evaluation_in_most_steps_is_explained(every: int, counted_by: str, said: bool) -> None:
     data = NAMES.index("data")
     rows = [
-        (step, len(NAMES), *row) if name == data and step % every == 0 else (step, name, *row)
-        for step, name, *row in step_rows(480)
+        (row[0], len(NAMES), *row[2:]) if row[1] == data and row[0] % every == 0 else row
+        for row in step_rows(480)
     ]
     info = INFO.model_copy(update={"counted_by": counted_by})
     report = build(trace(rows, names=(*NAMES, "evaluation"), info=info))
