@@ -82,6 +82,21 @@ def test_where_a_graph_breaks_nothing_of_ours_is_compiled(dry_run: bool) -> None
         assert frames() == bare
 
 
+@pytest.mark.gpu
+def test_a_read_at_which_a_graph_breaks_is_timed_on_a_gpu() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x * x.sum().item()
+
+    torch._dynamo.reset()
+    x = torch.ones(3, device="cuda")
+    with SyncDetector() as detector:
+        compiled = torch.compile(step, backend="eager")
+        for _ in range(3):
+            compiled(x)
+    reads = [site for site in detector.sites() if site.kind == "item"]
+    assert [(site.function, site.count, site.timed) for site in reads] == [("step", 3, 3)]
+
+
 def test_results_are_the_same_objects_and_values() -> None:
     x = torch.tensor([1.5, -2.0])
     with SyncDetector(dry_run=False):
