@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from torch._C._dynamo import eval_frame
+try:
+    from torch._C._dynamo import eval_frame
+except ImportError:  # not part of torch's public interface
+    eval_frame = None
 
 __all__ = ["leave_uncompiled"]
 
@@ -25,13 +28,14 @@ def leave_uncompiled() -> None:
     What those call is compiled as before, and what a graph inlines is not touched by this. It
     does not load ``torch._dynamo``, which takes seconds.
     """
-    strategy = eval_frame._FrameExecStrategy(
-        eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT
-    )
+    if not hasattr(eval_frame, "_FrameExecStrategy"):
+        return  # a torch without it compiles ours too: what waits at a graph break is not timed
+    parts: Any = eval_frame
+    strategy = parts._FrameExecStrategy(parts._FrameAction.SKIP, parts._FrameAction.DEFAULT)
     for name, module in list(sys.modules.items()):
         if name == _PACKAGE or name.startswith(_PACKAGE + "."):
             for code in _codes(vars(module).values(), name):
-                eval_frame.set_code_exec_strategy(code, strategy)
+                parts.set_code_exec_strategy(code, strategy)
 
 
 def _codes(values: Any, module: str) -> Iterator[CodeType]:
