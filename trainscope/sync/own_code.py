@@ -6,9 +6,12 @@ within a graph, where they step aside: the wait that broke the graph would not b
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
+from collections import deque
 from collections.abc import Iterator
+from itertools import repeat
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -19,11 +22,9 @@ except ImportError:  # not part of torch's public interface
 
 __all__ = ["leave_uncompiled"]
 
-_PACKAGE = "trainscope.sync"
 
-
-def leave_uncompiled() -> None:
-    """Let torch.compile not compile what the loaded modules of this package define.
+def leave_uncompiled(package: str) -> None:
+    """Let torch.compile not compile what the loaded modules of `package` define.
 
     What those call is compiled as before, and what a graph inlines is not touched by this. It
     does not load ``torch._dynamo``, which takes seconds.
@@ -32,10 +33,18 @@ def leave_uncompiled() -> None:
         return  # a torch without it compiles ours too: what waits at a graph break is not timed
     parts: Any = eval_frame
     strategy = parts._FrameExecStrategy(parts._FrameAction.SKIP, parts._FrameAction.DEFAULT)
-    for name, module in list(sys.modules.items()):
-        if name == _PACKAGE or name.startswith(_PACKAGE + "."):
-            for code in _codes(vars(module).values(), name):
-                parts.set_code_exec_strategy(code, strategy)
+    # each time, for torch.compiler.reset() may take it back, and without a loop of ours
+    deque(map(parts.set_code_exec_strategy, _codes_of(package), repeat(strategy)), maxlen=0)
+
+
+@functools.cache
+def _codes_of(package: str) -> tuple[CodeType, ...]:
+    return tuple(
+        code
+        for name, module in list(sys.modules.items())
+        if name.startswith(package + ".")
+        for code in _codes(vars(module).values(), name)
+    )
 
 
 def _codes(values: Any, module: str) -> Iterator[CodeType]:

@@ -30,7 +30,8 @@ class Tables:
         for name in ("get_torch_obj_rule_map", "get_tensor_method"):
             fill: Callable[[], object] = getattr(rules, name, lambda: None)
             fill()
-        leave_uncompiled()
+        leave_uncompiled("trainscope.sync")
+        leave_uncompiled("trainscope.sync.dry")  # loaded after the rest
 
     def add(self) -> None:
         """Let TorchScript take each replaced factory for the function that it stands for."""
