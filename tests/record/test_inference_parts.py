@@ -2,58 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-
-from trainscope.record.inference import StepInference
-
-
-class Tape:
-    """Stands for the hooks, and counts the steps that were begun, ended and dropped."""
-
-    def __init__(self) -> None:
-        self.begun = self.ended = self.dropped = 0
-        self.inference = StepInference(
-            begin=self._begin, end=self._end, end_last=self._end, drop=self._drop
-        )
-
-    def _begin(self) -> None:
-        self.begun += 1
-
-    def _end(self) -> None:
-        self.ended += 1
-
-    def _drop(self) -> None:
-        self.dropped += 1
-
-    def forward(self) -> None:
-        self.inference.on_event("forward")
-
-    def backward(self) -> None:
-        self.inference.on_event("backward")
-
-    def optimize(self) -> None:
-        self.inference.on_event("optimizer")
-
-    def fetch(self, kind: str = "data") -> None:
-        self.inference.on_event(kind)
-
-    def train(self) -> None:
-        self.forward()
-        self.backward()
-        self.optimize()
-
-
-def seen(program: Callable[[Tape], None]) -> Tape:
-    """What was made of a program, run on a thread so that no loop of pytest is around it."""
-    tape = Tape()
-    thread = threading.Thread(target=program, args=(tape,))
-    thread.start()
-    thread.join()
-    return tape
+from tape import Tape, seen
 
 
 def wgan(t: Tape) -> None:
