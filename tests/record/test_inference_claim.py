@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from trainscope.record.inference import StepInference
-from trainscope.record.inference.loops import Spot
+from trainscope.record.inference.seen import Spot
 
 
 class Tape:

@@ -10,7 +10,7 @@ from trainscope import api as api  # loaded now: later the program's folder may 
 from trainscope.notice import say, write
 from trainscope.record.exit import at_end
 from trainscope.record.inference import StepInference
-from trainscope.record.inference.loops import Spot
+from trainscope.record.inference.seen import Spot
 from trainscope.record.schedule import Schedule
 from trainscope.record.scope import Scope
 from trainscope.record.session import Session

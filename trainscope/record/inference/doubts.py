@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainscope.record.inference.certainty import (
+    evaluated_certain,
+    idle_certain,
+    trained_certain,
+)
 from trainscope.record.inference.loops import LoopTurns
 from trainscope.trace.plural import count
 
@@ -20,10 +25,10 @@ def counted(loops: Sequence[LoopTurns], backwards_in_no_loop: int) -> str:
     if any(turns.has_parts for turns in loops):
         text += "; loops inside it that train are parts of its turns"
     evaluated = sum(turns.evaluated for turns in loops)
-    if evaluated and all(turns.evaluated_certain() for turns in loops):
+    if evaluated and all(map(evaluated_certain, loops)):
         text += f"; {count(evaluated, 'turn')} that only evaluated {_no_steps(evaluated)}"
     idle = sum(turns.idle for turns in loops)
-    if idle and all(turns.idle_certain() for turns in loops):
+    if idle and all(map(idle_certain, loops)):
         text += f"; {count(idle, 'turn')} that ran no backward {_no_steps(idle)}"
     if backwards_in_no_loop:
         alone = backwards_in_no_loop
@@ -67,7 +72,7 @@ def doubt_about(
                 f"of the turns of the loop at {turns.place} too few ran a training backward "
                 "in no loop inside it"
             )
-        if not turns.certain():
+        if not trained_certain(turns):
             return (
                 f"in the loop at {turns.place} nothing that trains has to run in every turn, so "
                 "one turn cannot be told from the next"

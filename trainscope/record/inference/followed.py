@@ -5,8 +5,9 @@ from __future__ import annotations
 from time import perf_counter_ns
 from types import FrameType
 
-from trainscope.record.inference.loops import LoopTurns, Spot
+from trainscope.record.inference.loops import LoopTurns
 from trainscope.record.inference.regions import Region
+from trainscope.record.inference.seen import Spot
 from trainscope.record.inference.stack import way_to
 
 __all__ = ["FollowedLoops"]

@@ -16,10 +16,11 @@ from trainscope.record.inference.extent import (
     leaves,
 )
 from trainscope.record.inference.followed import FollowedLoops
-from trainscope.record.inference.loops import DATA, LoopTurns, Spot
+from trainscope.record.inference.loops import DATA, LoopTurns
 from trainscope.record.inference.open_step import OpenStep
 from trainscope.record.inference.owner import owner_of
 from trainscope.record.inference.regions import Region
+from trainscope.record.inference.seen import Spot
 
 __all__ = ["StepInference"]
 
