@@ -12,7 +12,6 @@ from trainscope.trace.metrics import MetricsState
 from trainscope.trace.syncs import DetectorState
 from trainscope.trace.trace import Trace
 
-BEFORE = "before the first step: a filter"
 UNTIMED = {"timed": 0, "blocked_ns_total": 0, "blocked_ns_median": None}
 DRY = INFO.model_copy(update={"dry_run": True, "device": None})
 NO_STEP_DRY = DRY.model_copy(
@@ -68,12 +67,12 @@ CASES = {
         "steps 1-2, step 9.",
     ),
     "a gap before the steps alone": (
-        trace(syncs=(ITEM,), detector=replace(ARMED, disarmed=(BEFORE,))),
+        trace(syncs=(ITEM,), detector=replace(ARMED, disarmed_before="a filter")),
         "train.py:42 made the CPU wait 10.7 ms of every 20.4 ms step (`if loss.item() > 1e9:`); "
         "what removing it would gain is not known from this run.",
     ),
     "no wait and a gap before the steps": (
-        trace(detector=replace(ARMED, disarmed=(BEFORE,))),
+        trace(detector=replace(ARMED, disarmed_before="a filter")),
         "No sync in 480 steps of 20.4 ms (detector armed in all of them).",
     ),
     "no wait": (trace(), "No sync in 480 steps of 20.4 ms (detector armed in all of them)."),

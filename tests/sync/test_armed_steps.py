@@ -38,7 +38,12 @@ def test_the_last_step_is_judged_at_the_end() -> None:
 
 def test_before_the_first_step() -> None:
     made = run({-1: RESET}, range(3))
-    assert (made.count, made.disarmed()) == (3, ("before the first step: filters were reset",))
+    assert (made.count, made.disarmed(), made.disarmed_before()) == (3, (), RESET)
+
+
+def test_a_reason_that_goes_on_into_the_steps_is_told_with_them() -> None:
+    made = run({-1: RESET, 0: RESET}, range(3))
+    assert (made.disarmed(), made.disarmed_before()) == (("step 0: filters were reset",), None)
 
 
 def test_a_running_step_is_not_counted_yet() -> None:

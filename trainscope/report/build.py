@@ -97,7 +97,7 @@ def _detector(trace: Trace) -> DetectorReport | None:
     return DetectorReport(
         mode=state.mode,
         armed_steps=state.armed_steps,
-        disarmed=list(state.disarmed),
+        disarmed=list(state.unwatched),
         cannot_see=list(state.cannot_see),
         races=[race(site, trace.info.cwd) for site in state.races],
     )

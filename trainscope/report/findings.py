@@ -80,11 +80,11 @@ def _races(trace: Trace) -> list[Finding]:
 
 
 def _detector(trace: Trace) -> list[Finding]:
-    disarmed = trace.detector.disarmed if trace.detector is not None else ()
-    if not disarmed:
+    unwatched = () if trace.detector is None else trace.detector.unwatched
+    if not unwatched:
         return []
     advice = "keep catch_warnings and warnings.resetwarnings out of the loop, or run without them"
-    return [_own("TS502", "; ".join(disarmed), advice)]
+    return [_own("TS502", "; ".join(unwatched), advice)]
 
 
 def _capture(trace: Trace) -> list[Finding]:

@@ -9,7 +9,6 @@ from trainscope.report.model import StepsReport
 from trainscope.report.verdict_outside import outside_in_words, places_outside
 from trainscope.report.wording import count_of, duration, places
 from trainscope.trace.paths import relative_path
-from trainscope.trace.syncs import DetectorState
 from trainscope.trace.trace import Trace
 
 __all__ = ["site_name", "verdict", "wait_in_words"]
@@ -85,16 +84,10 @@ def _waits(trace: Trace, steps: StepsReport, lines: Sequence[Line], *, known: bo
     others = len({line.place for line in lines}) - 1
     if others:
         sentences.append(f"{count_of(others, 'more line')} made it wait too.")
-    disarmed = _disarmed_in_steps(trace.detector)
+    disarmed = () if trace.detector is None else trace.detector.disarmed
     if disarmed:
         sentences.append(f"The detector was disarmed in {places(disarmed)}.")
     return sentences
-
-
-def _disarmed_in_steps(detector: DetectorState | None) -> list[str]:
-    """The stretches of steps in which it was; what it missed before the first is no step's."""
-    disarmed = () if detector is None else detector.disarmed
-    return [stretch for stretch in disarmed if not stretch.startswith("before ")]
 
 
 def _no_wait(trace: Trace, steps: StepsReport, outside: int) -> str:
@@ -112,9 +105,8 @@ def _no_wait(trace: Trace, steps: StepsReport, outside: int) -> str:
         )
     if not steps.count:
         return _no_step(steps) + ("" if outside else " No sync was seen outside steps either.")
-    disarmed = _disarmed_in_steps(detector)
-    if disarmed:
-        return f"No sync seen, but the detector was disarmed in {places(disarmed)}."
+    if detector.disarmed:
+        return f"No sync seen, but the detector was disarmed in {places(detector.disarmed)}."
     if detector.armed_steps < steps.count:
         armed = f"{detector.armed_steps:,} of {count_of(steps.count, 'step')}"
         return f"No sync seen, but the detector was armed in {armed} only."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 __all__ = ["count_of", "duration", "listed", "number_ranges", "places", "range_name", "through"]
 
@@ -43,7 +43,7 @@ def range_name(name: str) -> str:
     return _SAID_TWICE.sub("", name, count=1) if _SAID_TWICE.match(name) else name
 
 
-def places(stretches: list[str]) -> str:
+def places(stretches: Sequence[str]) -> str:
     """The steps of ``steps 120-124: why``, put together: ``steps 120-124, steps 130-131``."""
     return ", ".join(stretch.partition(":")[0] for stretch in stretches)
 

@@ -55,9 +55,11 @@ class ArmedSteps:
             f"step {first}: {reason}" if first == last else f"steps {first}-{last}: {reason}"
             for first, last, reason in self._stretches
         ]
-        begun_with = self._stretches[0][2] if self._stretches else None
-        if self._before is not None and self._before != begun_with:
-            words.insert(0, f"before the first step: {self._before}")
         if self._more:
             words.append(f"{self._more} more steps")
         return tuple(words)
+
+    def disarmed_before(self) -> str | None:
+        """Why it was not whole before the first step, unless the first stretch says the same."""
+        begun_with = self._stretches[0][2] if self._stretches else None
+        return None if self._before == begun_with else self._before

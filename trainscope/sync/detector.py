@@ -184,6 +184,7 @@ class SyncDetector:
             dry_run=self.dry_run,
             armed_steps=steps.count + over if self._able else 0,
             disarmed=steps.disarmed(),
+            disarmed_before=steps.disarmed_before(),
             cannot_see=self.cannot_see,
             races=self._sites.races(),
         )

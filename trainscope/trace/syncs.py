@@ -74,7 +74,16 @@ class DetectorState:
     """Steps at whose beginning and end the detector was whole."""
     disarmed: tuple[str, ...] = ()
     """Stretches it was not, in words: ``steps 120-124: catch_warnings removed the filter``."""
+    disarmed_before: str | None = None
+    """Why it was not before the first step, unless the first of the stretches says the same."""
     cannot_see: tuple[str, ...] = ()
     """Kinds of waits or facts it has no way to know here, in words."""
     races: tuple[SyncSite, ...] = field(default=())
     """Reads of a value whose copy may not have landed (kind ``race``), seen in a dry run only."""
+
+    @property
+    def unwatched(self) -> tuple[str, ...]:
+        """When it was not whole, before the steps and in them, in words."""
+        if self.disarmed_before is None:
+            return self.disarmed
+        return (f"before the first step: {self.disarmed_before}", *self.disarmed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_runs import ITEM, MS, site, step_rows, trace
+from made_runs import ARMED, ITEM, MS, site, step_rows, trace
 from made_windows import Made
 
 from trainscope.errors import ConfigError
@@ -223,10 +223,13 @@ def test_a_trace_is_no_run() -> None:
         updated(bare, None)
 
 
-def test_an_unwatched_stretch_is_noted() -> None:
-    state = replace(trace().detector or DetectorState(), disarmed=("steps 3-4: removed",))
+def test_what_was_not_watched_is_noted() -> None:
+    state = replace(ARMED, disarmed=("steps 3-4: removed",), disarmed_before="reset")
     judgement = held(trace(detector=state), Baseline(steps=480))
-    assert judgement.notes == ["rank 0 was not watched everywhere: steps 3-4: removed"]
+    assert judgement.notes == [
+        "rank 0 was not watched everywhere: before the first step: reset",
+        "rank 0 was not watched everywhere: steps 3-4: removed",
+    ]
 
 
 def test_the_text_of_a_failure() -> None:

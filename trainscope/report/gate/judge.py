@@ -172,7 +172,7 @@ def _notes(trace: Trace, baseline: Baseline, steps: int) -> Iterator[str]:
         )
     for rank in (trace, *trace.ranks):
         state = rank.detector
-        for stretch in state.disarmed if state is not None else ():
+        for stretch in state.unwatched if state is not None else ():
             yield f"rank {rank.rank} was not watched everywhere: {stretch}"
     if steps and baseline.steps and not _alike(steps, baseline.steps):
         yield (
