@@ -38,7 +38,7 @@ def test_a_line_that_waits_in_two_ways_is_told_with_the_kind_of_each() -> None:
 def test_how_far_a_replay_is_off_is_told_once() -> None:
     off = "replayed as recorded the steps come out 4.2% shorter than they were"
     why_not = f"{off}, so something in them is not understood"
-    for found in (replay(SITE), replay(cannot_tell=why_not)):
+    for found in (replay(SITE), replace(replay(cannot_tell=why_not), drifted=True)):
         report = build(trace()).model_copy(update={"what_if": as_what_if(found, "/w")})
         shown = " ".join(text.render(report, width=80).split())
         assert shown.count(off) == 1

@@ -66,6 +66,7 @@ def as_what_if(found: replay.WhatIf, cwd: str | None, counted_by: str | None = N
             for each in found.removals
         ],
         cannot_tell=found.cannot_tell,
+        drifted=found.drifted,
         kept=[words[site] for site in found.kept],
         assumptions=assumptions,
     )

@@ -156,6 +156,8 @@ class WhatIf(Part):
     removals: list[Removal]
     """All together first, each alone, then the smallest set that keeps most of the gain."""
     cannot_tell: str | None
+    drifted: bool = False
+    """``cannot_tell`` is that ``baseline.drift`` is too large, and says how large."""
     kept: list[str] = Field(default_factory=list)
     """Sites that the program needs, which are in no removal."""
     assumptions: list[str] = Field(default_factory=list)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from trainscope.analysis.replay.judge import drift_in_words
-from trainscope.report.model import Baseline, Finding, Removal, Report, WhatIf
+from trainscope.report.model import Finding, Removal, Report, WhatIf
+from trainscope.report.replay_trust import trust_in_words
 from trainscope.report.text_parts import INDENT, hanging, heading, plain, table
 from trainscope.report.wording import duration
 
@@ -34,7 +34,7 @@ def what_if_section(report: Report, width: int) -> Iterator[RenderableType]:
     if what_if.kept:
         yield hanging("- ", plain(f"kept, the program needs it: {', '.join(what_if.kept)}"))
     if what_if.baseline is not None:
-        yield hanging("", _trust(what_if.baseline, what_if.cannot_tell or ""))
+        yield hanging("", trust_in_words(what_if))
     for words in what_if.assumptions:
         yield hanging("- ", plain(f"assumed: {words}"))
 
@@ -84,16 +84,3 @@ def _in_their_place(what_if: WhatIf) -> Iterator[str]:
     """What replaces the syncs, each way once."""
     ways = dict.fromkeys(way for removal in what_if.removals for way in removal.replaced_by)
     yield from (f"a wait taken out is replaced by {way}" for way in ways)
-
-
-def _trust(baseline: Baseline, said: str) -> str:
-    drift = drift_in_words(baseline.drift)
-    parts = [] if drift in said else [drift]
-    if baseline.calibrated and baseline.measured_step_ms is not None:
-        measured = duration(baseline.measured_step_ms)
-        waits = baseline.measured_wait_ms
-        by = "" if waits is None else f" and the {duration(waits)} that it waits"
-        parts.append(f"calibrated by the step of {measured}{by} with no profiler on")
-    else:
-        parts.append("not calibrated: the step's time with no profiler on is not known (--step-ms)")
-    return "; ".join(parts)

@@ -45,6 +45,8 @@ class WhatIf:
     of the gain, where it is neither of these."""
     cannot_tell: str | None
     assumptions: tuple[str, ...]
+    drifted: bool = False
+    """``cannot_tell`` is that the drift is too large, and says how large."""
     kept: tuple[WindowSite, ...] = ()
     """Sites that are in no removal, because the program needs them."""
     lanes: tuple[tuple[int, int], ...] = ()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trainscope.analysis.replay.program import Program
 from trainscope.trace.plural import count
 
-__all__ = ["MAX_BAND", "drift_in_words", "is_shared", "why_not"]
+__all__ = ["MAX_BAND", "WhyNot", "drift_in_words", "is_shared", "why_not"]
 
 MAX_DRIFT = 0.03
 """Of the CPU time of the recorded steps, replayed once as recorded."""
@@ -22,6 +24,14 @@ MIN_LATE_SHARE = 0.05
 """Of the kernels that no own work held up: where so many began late, the GPU is shared."""
 
 
+class WhyNot(NamedTuple):
+    """A reason why nothing can be said."""
+
+    words: str
+    drifted: bool = False
+    """The recorded steps do not come out as they were, and the words say how far off."""
+
+
 def why_not(
     program: Program,
     *,
@@ -29,36 +39,36 @@ def why_not(
     measured_step_ns: float | None,
     replayed_step_ns: float,
     band: tuple[float, float],
-) -> str | None:
-    """The first reason that holds, in words; None where the replay may be believed."""
+) -> WhyNot | None:
+    """The first reason that holds; None where the replay may be believed."""
     if program.steps < MIN_STEPS:
-        return f"the window has {program.steps} whole step, and a replay needs two or more"
+        return WhyNot(f"the window has {program.steps} whole step, and a replay needs two or more")
     if program.unresolved:
         waits = count(program.unresolved, "wait")
         which = "is" if program.unresolved == 1 else "are"
-        return (
+        return WhyNot(
             f"{waits} of a stream for an event {which} not resolved: the trace does not tell which "
             "stream the event is of"
         )
     if program.unfollowed_ns > MAX_UNFOLLOWED * program.recorded_ns:
         share = program.unfollowed_ns / program.recorded_ns
-        return (
+        return WhyNot(
             f"GPU work of {share:.0%} of the time was launched by threads other than the training "
             "loop's, or its launch is not in the trace"
         )
     if abs(drift) > MAX_DRIFT:
         why = _sharing(program) or "so something in them is not understood"
-        return f"{drift_in_words(drift)}, {why}"
+        return WhyNot(f"{drift_in_words(drift)}, {why}", drifted=True)
     if measured_step_ns is not None:
         gpu_ns = program.gpu_ns / program.steps
         if measured_step_ns < MIN_OVER_GPU * gpu_ns:
-            return (
+            return WhyNot(
                 f"the step time given, {measured_step_ns / 1e6:.3g} ms, is less than the GPU work "
                 f"of a step, {gpu_ns / 1e6:.3g} ms: it is of another loop or machine"
             )
         miss = replayed_step_ns / measured_step_ns - 1.0
         if abs(miss) > MAX_MISS:
-            return (
+            return WhyNot(
                 f"whatever the profiler is taken to cost, the replayed step is {_off(miss)} than "
                 "the measured one" + (_sharing(program) and f", {_sharing(program)}")
             )
@@ -69,7 +79,7 @@ def why_not(
             if measured_step_ns is not None
             else "; the step time without a profiler (--step-ms) would narrow it"
         )
-        return f"the speedup may be anything from {low:.2f}x to {high:.2f}x{words}"
+        return WhyNot(f"the speedup may be anything from {low:.2f}x to {high:.2f}x{words}")
     return None
 
 

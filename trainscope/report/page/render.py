@@ -11,7 +11,6 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from trainscope.analysis.replay.judge import drift_in_words
 from trainscope.report import gpu_words
 from trainscope.report import json as json_report
 from trainscope.report.basis import Basis
@@ -23,6 +22,7 @@ from trainscope.report.page.charts import curve
 from trainscope.report.page.history import History, Series, history
 from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
+from trainscope.report.replay_trust import trust_in_words
 from trainscope.report.text_parts import plain
 from trainscope.report.text_unseen import in_short
 from trainscope.report.wording import count_of, duration, number_ranges, range_name, through
@@ -73,7 +73,7 @@ def render(report: Report, basis: Basis) -> str:
         duration=duration,
         count_of=count_of,
         through=through,
-        drift_in_words=drift_in_words,
+        trust_in_words=trust_in_words,
         worth=lambda gain_ms: _is_worth_it(report, gain_ms),
         css=Markup(_resource("page.css")),
         js=Markup(_resource("page.js")),
