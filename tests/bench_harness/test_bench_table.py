@@ -156,3 +156,13 @@ def test_on_the_cpu_there_is_no_memory_and_no_share() -> None:
 
 def test_a_name_is_printed_as_it_is_and_markup_in_it_means_nothing() -> None:
     assert "[red]f[/red]" in text_of(row("[red]f[/red]", 20.0), width=100)
+
+
+def test_in_a_notebook_the_table_is_text_that_nothing_has_displayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    one = row("eager", 160)
+    said = text_of(one)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert (str(one), repr(one)) == (said, said)

@@ -212,6 +212,15 @@ def test_str_of_a_report_is_its_text() -> None:
     assert str(report) == text.render(report)
 
 
+def test_in_a_notebook_a_report_is_text_that_nothing_has_displayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = str(build(full_trace()))
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    report = build(full_trace())
+    assert (str(report), repr(report)) == (said, said)
+
+
 def test_the_width_is_the_terminals_and_80_where_there_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

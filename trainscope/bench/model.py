@@ -78,6 +78,8 @@ class Measurement(Result):
 
         return text_of(self)
 
+    __repr__ = __str__  # what a prompt, or a cell that ends in it, shows
+
 
 class Comparison(Result):
     """Functions timed in turn on the same inputs."""
@@ -106,6 +108,8 @@ class Comparison(Result):
 
         return text_of(self)
 
+    __repr__ = __str__  # what a prompt, or a cell that ends in it, shows
+
 
 class ScalingPoint(Result):
     """One size, its work and its time as multiples of the smallest's."""
@@ -133,3 +137,5 @@ class Scaling(Result):
         from trainscope.bench.table import text_of
 
         return text_of(self)
+
+    __repr__ = __str__  # what a prompt, or a cell that ends in it, shows

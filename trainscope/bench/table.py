@@ -31,7 +31,14 @@ def text_of(result: Comparison | Measurement | Scaling, *, width: int | None = N
     file = StringIO()
     if width is None:
         width = shutil.get_terminal_size(_NO_TERMINAL).columns
-    show(result, Console(file=file, width=width, color_system=None, force_terminal=False))
+    console = Console(
+        file=file,
+        width=width,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,  # in a notebook it would display what it prints, whatever the file
+    )
+    show(result, console)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 

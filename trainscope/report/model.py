@@ -295,3 +295,5 @@ class Report(Part):
         from trainscope.report.text import render
 
         return render(self)
+
+    __repr__ = __str__  # what a prompt, or a cell that ends in it, shows

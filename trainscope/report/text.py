@@ -13,7 +13,7 @@ from trainscope.report.metrics_words import metrics_words
 from trainscope.report.model import Report
 from trainscope.report.text_captures import captures_section
 from trainscope.report.text_gpu import gpu_sections, lacking_section
-from trainscope.report.text_parts import hanging, heading, plain
+from trainscope.report.text_parts import hanging, heading, plain, plain_console
 from trainscope.report.text_ranks import ranks_section
 from trainscope.report.text_syncs import syncs_section
 from trainscope.report.text_times import times_sections
@@ -34,8 +34,7 @@ def render(report: Report, *, width: int | None = None) -> str:
     if width is None:
         width = max(shutil.get_terminal_size(_NO_TERMINAL).columns, _NARROWEST)
     file = StringIO()
-    console = Console(file=file, width=width, color_system=None, force_terminal=False)
-    show(report, console)
+    show(report, plain_console(file, width))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 

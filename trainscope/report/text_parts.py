@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 from rich import box
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["hanging", "heading", "plain", "table"]
+__all__ = ["hanging", "heading", "plain", "plain_console", "table"]
 
 INDENT = 2
 
@@ -15,6 +18,17 @@ INDENT = 2
 def plain(text: str) -> str:
     """``text`` without control characters, so that a source line cannot drive the terminal."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+
+
+def plain_console(file: StringIO, width: int) -> Console:
+    """A console that prints to ``file`` without colour, in a notebook too."""
+    return Console(
+        file=file,
+        width=width,
+        color_system=None,
+        force_terminal=False,
+        force_jupyter=False,  # in a notebook it would display what it prints, whatever the file
+    )
 
 
 def heading(text: str) -> Text:

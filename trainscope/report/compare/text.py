@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from trainscope.report.compare.model import Comparison, Row, SyncChange, TimeChange
-from trainscope.report.text_parts import hanging, heading, plain, table
+from trainscope.report.text_parts import hanging, heading, plain, plain_console, table
 from trainscope.report.wording import duration
 
 __all__ = ["render", "show"]
@@ -18,7 +18,7 @@ __all__ = ["render", "show"]
 def render(comparison: Comparison, *, width: int = 80) -> str:
     """The comparison as text of at most ``width`` columns, without colour."""
     file = StringIO()
-    show(comparison, Console(file=file, width=width, color_system=None, force_terminal=False))
+    show(comparison, plain_console(file, width))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
