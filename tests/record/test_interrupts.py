@@ -93,7 +93,7 @@ def interrupted_run(run_dir: Path, at: int) -> tuple[str, list[str]]:
 
     sys.settrace(interrupt.calls)
     loop()
-    came, first_after = interrupt.where, scope._session._next_step  # type: ignore[union-attr]
+    came, first_after = interrupt.where, scope._session.calls._next_step  # type: ignore[union-attr]
     loop()
     try:
         scope.close()

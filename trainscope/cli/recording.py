@@ -61,11 +61,11 @@ class Recording:
         recorder, loop = session.recorder, session.recorder.loop
 
         def begin() -> None:
-            session.begin_step()
+            session.calls.begin_step()
             loop.trial = not inference.known
 
         def drop() -> None:
-            session.drop_step()
+            session.calls.drop_step()
             loop.trial = False
             if not recorder.steps_done:
                 loop.started = False  # what follows is still set-up
@@ -77,8 +77,8 @@ class Recording:
         self._session = session
         self._inference = inference = StepInference(
             begin=begin,
-            end=session.end_step,
-            end_last=lambda: session.end_step(recorder.last_end_ns),
+            end=session.calls.end_step,
+            end_last=lambda: session.calls.end_step(recorder.last_end_ns),
             drop=drop,
             claim=claim,
             backdate=recorder.backdate_step,

@@ -33,7 +33,7 @@ class OpenStep:
 
     def by_loop(self) -> Callable[[], None]:
         """What begins the steps of one ``scope.steps(loader)``, which is to hold it."""
-        loop, begin_step = _Loop(), self.session.begin_step
+        loop, begin_step = _Loop(), self.session.calls.begin_step
         beginner: weakref.ref[object] = weakref.ref(loop)
 
         def begin(held: _Loop = loop) -> None:
@@ -56,7 +56,8 @@ class OneStep(StepRange):
     __slots__ = ("__weakref__", "_around", "_entered_within")
 
     def __init__(self, around: OpenStep) -> None:
-        super().__init__(around.session.begin_step, around.session.end_step)
+        calls = around.session.calls
+        super().__init__(calls.begin_step, calls.end_step)
         self._around = around
         self._entered_within = 0
 

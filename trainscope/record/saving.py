@@ -82,7 +82,7 @@ class Saving:
             self._noted = len(waits)
         counted = counts(
             session.recorder,
-            session.own_ns,
+            session.calls.own_ns,
             hooks.not_seen(),
             rows_refused=self._rows.refused,
             watches_optimizers=hooks.watches_optimizers,

@@ -127,9 +127,9 @@ class Scope:
             loader,
             session.recorder,
             begin=open_step.by_loop(),
-            go_on=session.next_step,
-            end=session.end_step,
-            drop=session.drop_step,
+            go_on=session.calls.next_step,
+            end=session.calls.end_step,
+            drop=session.calls.drop_step,
         )
 
     def step(self) -> OneStep | NullRange:
@@ -147,7 +147,7 @@ class Scope:
     def range(self, name: str) -> Range | NullRange:
         """``with scope.range("tokenize"):`` a named interval; directly in a step it is a phase."""
         session = self._session
-        return NullRange() if session is None else session.range(name)
+        return NullRange() if session is None else session.calls.range(name)
 
     # ---- values -------------------------------------------------------------------------------
     def log(self, values: Mapping[str, object] | None = None, /, **named: object) -> None:
@@ -162,7 +162,8 @@ class Scope:
         """
         session = self._session
         if session is not None:
-            session.log(named if values is None else {**values, **named} if named else values)
+            merged = named if values is None else {**values, **named} if named else values
+            session.calls.log(merged)
 
     def latest(self, name: str) -> float | int | None:
         """Return the newest value of a metric that has arrived, without waiting; None before."""
