@@ -12,7 +12,7 @@ import pytest
 
 import trainscope as ts
 from trainscope.errors import RunDirectoryError, TraceError
-from trainscope.record import recorder as recorder_module
+from trainscope.record import names as names_module
 from trainscope.record import row_writer
 from trainscope.record.recorder import Recorder
 from trainscope.record.row_writer import RowWriter
@@ -154,7 +154,7 @@ def test_a_run_directory_taken_away_changes_nothing_but_the_recording(
 def test_no_number_of_names_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder_module, "MAX_NAMES", 5)
+    monkeypatch.setattr(names_module, "MAX_NAMES", 5)
     with ts.Scope(tmp_path / "run") as scope:
         for step in range(10):
             with scope.step(), scope.range(f"file {step}"), scope.phase("forward"):

@@ -37,8 +37,9 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 
 def rows(recorder: Recorder) -> list[tuple[int, str, int, int, int]]:
-    names = list(recorder.names)
-    return [(step, names[name], *rest) for step, name, *rest in in_rows(recorder.take_rows())]
+    names = recorder.names.so_far()
+    taken = in_rows(recorder.take_rows())
+    return [(step, names[name], depth, begun, ended) for step, name, depth, begun, ended in taken]
 
 
 def test_a_step_holds_its_phases_and_their_ranges(recorder: Recorder) -> None:

@@ -24,7 +24,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 
 def rows(recorder: Recorder) -> list[tuple[int | str, ...]]:
-    names = list(recorder.names)
+    names = recorder.names.so_far()
     return [(step, names[name], *rest) for step, name, *rest in in_rows(recorder.take_rows())]
 
 

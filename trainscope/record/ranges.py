@@ -9,17 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trainscope.errors import ConfigError, NonFiniteError
+from trainscope.record.names import MAX_NAME_LENGTH, MAX_NAMES
 
 if TYPE_CHECKING:
     from trainscope.record.recorder import Recorder
 
-__all__ = ["MAX_NAMES", "MAX_NAME_LENGTH", "NullRange", "Range", "StepRange", "new_range"]
-
-MAX_NAMES = 1 << 14
-"""A range named anew in each step, by its file say, is no phase: what comes after so many names
-goes under one, and neither memory nor ``names.json`` grows with the run."""
-MAX_NAME_LENGTH = 200
-"""A longer name is cut; what is left tells it apart as far as a report can show."""
+__all__ = ["NullRange", "Range", "StepRange", "new_range"]
 
 
 class Range:
@@ -38,7 +33,7 @@ class Range:
         self._stack = recorder.stack
         self._rows = recorder.rows
         self._name = name
-        self._name_id = recorder.name_id(name)
+        self._name_id = recorder.names.number(name)
 
     def open(self) -> int:
         """Begin an interval; return the token that ends it (0: not recorded)."""

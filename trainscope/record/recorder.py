@@ -6,23 +6,17 @@ from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter_ns
 
-from trainscope.record.ranges import MAX_NAME_LENGTH, MAX_NAMES, Range
+from trainscope.record.names import STEP_NAME, RangeNames
+from trainscope.record.ranges import Range
 from trainscope.record.shown import ShownRanges, TimelineDomain
 from trainscope.record.unsure_rows import FIELDS, UnsureRows
 from trainscope.sync.loop import LoopState
 
-__all__ = [
-    "MAX_WAITING_ROWS",
-    "OTHER_NAMES",
-    "STEP_NAME",
-    "Recorder",
-]
+__all__ = ["MAX_WAITING_ROWS", "Recorder"]
 
-STEP_NAME = "step"
 DATA_NAME = "data"
 MAX_WAITING_ROWS = 1 << 20
 """Rows that wait when nothing takes them away: about 150 MB; then they are dropped and counted."""
-OTHER_NAMES = "(other names)"
 
 
 class Recorder:
@@ -33,7 +27,7 @@ class Recorder:
     """
 
     __slots__ = (
-        "_keep", "_names", "_row_limit", "_step_end_ns", "_step_start_ns", "_tools", "_unsure",
+        "_keep", "_row_limit", "_step_end_ns", "_step_start_ns", "_tools", "_unsure",
         "backwards", "base", "forwards", "last_end_ns", "loop", "names", "on_event",
         "optimizer_steps", "over", "rows", "rows_dropped", "shown", "stack", "step", "steps_done",
     )  # fmt: skip
@@ -48,8 +42,7 @@ class Recorder:
         self._row_limit = MAX_WAITING_ROWS * FIELDS
         self._unsure = UnsureRows(self.rows)
         self.rows_dropped = 0
-        self.names: dict[str, int] = {STEP_NAME: 0}
-        self._names = [STEP_NAME]
+        self.names = RangeNames()
         self.step = -1
         self.steps_done = 0
         self.forwards = 0
@@ -70,26 +63,12 @@ class Recorder:
         self._step_start_ns = 0
         self._step_end_ns = 0
 
-    def name_id(self, name: str) -> int:
-        """Return the number that rows carry for a name."""
-        names = self.names
-        found = names.get(name)
-        if found is None:
-            if len(name) > MAX_NAME_LENGTH:
-                name = f"{name[: MAX_NAME_LENGTH - 1]}…"
-            if len(names) >= MAX_NAMES and name not in names:
-                name = OTHER_NAMES
-            found = names.setdefault(name, len(names))
-        return found
-
     def _phase(self) -> str | None:
         stack, base = self.stack, self.base
         if self.step < 0 or len(stack) <= base:
             return None
-        names = self._names
-        if len(names) < len(self.names):
-            names = self._names = list(self.names)
-        return names[stack[base][0]]
+        number, names = stack[base][0], self.names.listed
+        return names[number] if number < len(names) else self.names.so_far()[number]
 
     @property
     def domain(self) -> TimelineDomain | None:
@@ -125,7 +104,7 @@ class Recorder:
         if get_ident() != self.loop.thread_id or self.over:
             return 0
         stack = self.stack
-        name_id = self.name_id(name)
+        name_id = self.names.number(name)
         if self.shown:
             self._tools.open(len(stack) + 1, name)
         stack.append((name_id, perf_counter_ns()))
@@ -265,7 +244,7 @@ class Recorder:
             return
         start_ns = max(start_ns, self._step_end_ns)
         self._step_start_ns = min(start_ns, self._step_start_ns)
-        self._unsure.give(self.step, start_ns, first_name_id=self.name_id(DATA_NAME))
+        self._unsure.give(self.step, start_ns, first_name_id=self.names.number(DATA_NAME))
 
     def step_is_sure(self) -> None:
         """The open step, which was inferred, will not be dropped."""

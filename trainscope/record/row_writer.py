@@ -35,7 +35,7 @@ class RowWriter:
             recorder.rows_dropped += len(waiting) // FIELDS
             waiting.clear()
         try:
-            names = list(recorder.names)
+            names = recorder.names.so_far()
             if len(names) > self._names_written:
                 self._directory.write_names(names)
                 self._names_written = len(names)
