@@ -31,6 +31,12 @@ def causes(found: IdleTimes, step: int = 0, device: int = 0) -> dict[str, int]:
     return {cause.name: int(line[cause]) for cause in IdleCause if line[cause]}
 
 
+def blamed_ns(found: IdleTimes) -> int:
+    """The idle time that syncs are to blame for, over all steps."""
+    pieces = found.pieces
+    return int((pieces.end_ns - pieces.start_ns)[pieces.sync >= 0].sum())
+
+
 def test_union_merges_what_touches_and_measures_what_lies_before() -> None:
     found = union(np.array([50, 0, 10, 20, 70, 5]), np.array([60, 10, 15, 20, 80, 12]))
     assert found.start_ns.tolist() == [0, 50, 70]
@@ -66,7 +72,7 @@ def test_idle_after_a_sync_is_its_as_much_as_it_held_the_cpu() -> None:
         "CPU_BEFORE_LAUNCH": 2 * MS + 4 * US - held,
     }
     assert found.by_step
-    assert list(found.of_sites(syncs).values()) == [2 * held + 3 * US]
+    assert blamed_ns(found) == 2 * held + 3 * US
 
 
 def test_a_sync_that_held_the_cpu_longer_takes_all_idle_time_after_it() -> None:
@@ -86,12 +92,12 @@ def test_gaps_while_the_cpu_catches_up_are_the_syncs_until_its_time_is_used_up()
         begin = (launched + 10) * US
         made.launch(launched * US, begin, begin + 10 * US)
     made.range("step 1", 2000 * US, 2001 * US)
-    found, syncs = idle_of(made.window())
+    found, _ = idle_of(made.window())
     pieces = found.pieces
     mine = pieces.sync == 0
     assert pieces.start_ns[mine].tolist() == [100 * US, 140 * US]
     assert pieces.end_ns[mine].tolist() == [130 * US, 160 * US]
-    assert list(found.of_sites(syncs).values()) == [50 * US]
+    assert blamed_ns(found) == 50 * US
 
 
 def test_of_two_syncs_the_later_is_to_blame_first_and_the_earlier_for_the_rest() -> None:

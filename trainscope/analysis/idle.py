@@ -36,7 +36,6 @@ from trainscope.analysis.cpu_cover import cover_of_cpu
 from trainscope.analysis.gpu_gaps import Gaps, find_gaps
 from trainscope.analysis.sync_claims import claim_idle
 from trainscope.analysis.thread_roles import thread_roles, works_for_loop
-from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import WindowSteps
 from trainscope.analysis.window_syncs import WindowSync
 from trainscope.trace.window import Column, OpKind, Window
@@ -97,17 +96,6 @@ class IdleTimes:
     """From a launch to its op on an idle GPU: the median."""
     by_step: bool
     """False where the window has no steps, so that the one column is all of it."""
-
-    def of_sites(self, syncs: Sequence[WindowSync]) -> dict[WindowSite, int]:
-        """The idle nanoseconds that each site is to blame for, over all devices and steps."""
-        total_ns = np.zeros(len(syncs), dtype=np.int64)
-        blamed = self.pieces.sync >= 0
-        length_ns = (self.pieces.end_ns - self.pieces.start_ns)[blamed]
-        np.add.at(total_ns, self.pieces.sync[blamed], length_ns)
-        found: dict[WindowSite, int] = {}
-        for sync, spent_ns in zip(syncs, total_ns.tolist(), strict=True):
-            found[sync.site] = found.get(sync.site, 0) + spent_ns
-        return found
 
 
 def find_idle(window: Window, steps: WindowSteps, syncs: Sequence[WindowSync]) -> IdleTimes:

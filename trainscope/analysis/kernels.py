@@ -45,11 +45,6 @@ class OperatorKernels:
     kernel_by_shape: tuple[tuple[str, str], ...]
     """Shape and the kernel with most time in it, where different shapes have different ones."""
 
-    @property
-    def picks_differ(self) -> bool:
-        """Whether it picks different kernels for different shapes."""
-        return len(self.kernel_by_shape) > 0
-
 
 def kernels_by_operator(window: Window, steps: WindowSteps) -> tuple[OperatorKernels, ...]:
     """The operators with kernels of their own, most GPU time first."""

@@ -6,7 +6,7 @@ import ast
 import re
 
 __all__ = [
-    "USES", "called", "calls_scaler", "moves_in_words", "moves_new", "only_logs", "parse_line",
+    "USES", "called", "calls_scaler", "moves_in_words", "moves_new", "only_logs",
     "picks_greatest", "reads_by_index", "slices_by_value", "stored_value", "subscripts", "use_of",
 ]  # fmt: skip
 
@@ -171,12 +171,8 @@ def _calls(source: str) -> list[ast.Call]:
     return [node for node in nodes if isinstance(node, ast.Call)]
 
 
-def parse_line(source: str) -> ast.stmt | None:
-    """Return the statement in a stripped source line, with the head of a block completed."""
-    return next(iter(_statements(source)), None)
-
-
 def _statements(source: str) -> list[ast.stmt]:
+    """The statements in a stripped source line, with the head of a block completed."""
     text = source[2:] if source.startswith("elif ") else source
     for candidate in (text, f"{text} pass", f"{text})", f"{text}))"):
         try:
