@@ -252,4 +252,4 @@ def test_a_million_rows_take_less_than_a_second_each() -> None:
         analysis()
         assert perf_counter() - began_s < 1
     (mm,) = kernels_of(window)
-    assert (mm.count, len(mm.uses), mm.kernel_by_shape) == (count, 50, False)
+    assert (mm.count, len(mm.uses), mm.kernel_by_shape) == (count, 50, ())
