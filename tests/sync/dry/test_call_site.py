@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from types import FrameType
 
 import pytest
@@ -61,3 +62,61 @@ def test_a_script_with_no_source_names_nothing() -> None:
     seen.clear()
     exec(compile("probe('cpu')", "<no such file>", "exec"), {"probe": probe})
     assert seen == [(False, False)]
+
+
+def hand_on(*args: object, **how: object) -> object:
+    return probe(*args, **how)
+
+
+def keep(**how: object) -> object:
+    return probe(**{"device": how["device"]})
+
+
+@pytest.mark.parametrize("positions", [True, False], ids=["positions", "lines"])
+def test_what_a_function_hands_on_its_caller_says(
+    positions: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if positions and sys.version_info < (3, 11):
+        pytest.skip("code objects carry no positions before Python 3.11")
+    if not positions:
+        monkeypatch.setattr(call_site, "_position", lambda code, offset: None)
+    device, ready = "cpu", False
+    seen.clear()
+    hand_on(1, device="cpu")
+    hand_on(1, device=device)
+    hand_on(1, pin_memory=ready)
+    hand_on(1, pin_memory=False)
+    keep(device=device)
+    assert seen == [
+        (True, False), (False, False), (False, True), (False, False), (False, False),
+    ]  # fmt: skip
+
+
+def test_a_condition_on_there_being_a_gpu() -> None:
+    device, use_cuda, wanted = types.SimpleNamespace(type="cpu"), False, False
+    said: list[bool] = []
+
+    def move(**how: object) -> None:
+        said.append(call_site.says_cuda(sys._getframe(1), "move", "non_blocking"))
+
+    move(non_blocking=device.type == "cuda")
+    move(non_blocking=use_cuda and not wanted)
+    move(non_blocking=wanted)
+    move(non_blocking=False)
+    move(cuda=False)
+    assert said == [True, True, False, False, False]
+
+
+def test_whose_attribute_is_given() -> None:
+    source, holder = types.SimpleNamespace(pin_memory=True), types.SimpleNamespace()
+    holder.source = source
+    owners: list[object] = []
+
+    def make(**how: object) -> None:
+        owners.append(call_site.owner_of(sys._getframe(1), "make", "pin_memory"))
+
+    make(pin_memory=source.pin_memory)
+    make(pin_memory=holder.source.pin_memory)
+    make(pin_memory=not source.pin_memory)
+    make(other=source.pin_memory)
+    assert owners == [source, source, None, None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from trainscope.sync.detector import SyncDetector
 
@@ -49,3 +49,30 @@ def test_a_batch_that_pins_itself_is_copied_from_pinned_memory() -> None:
 
 def test_a_batch_that_cannot_pin_itself_stays_pageable() -> None:
     assert kinds(Batch, pin_memory=True, non_blocking=False) == {"h2d-pageable"}
+
+
+def test_a_loader_made_of_another_one_pins_as_that_does() -> None:
+    """As opacus and poutyne make one again, with a sampler of their own."""
+
+    rows = TensorDataset(torch.ones(6, 2))
+    ready = torch.cuda.is_available()
+    found: list[set[str]] = []
+    for pageable in (True, False):
+        with SyncDetector(dry_run=True) as detector:
+            if pageable:
+                given = DataLoader(rows, 2, pin_memory=False)
+            else:
+                given = DataLoader(rows, 2, pin_memory=ready)
+            for (x,) in DataLoader(given.dataset, 3, pin_memory=given.pin_memory):
+                x.to("cuda")
+        found.append({site.kind for site in detector.sites()})
+    assert found == [{"h2d-pageable"}, {"h2d-pinned"}]
+
+
+def test_a_copy_that_waits_only_where_there_is_no_gpu() -> None:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with SyncDetector(dry_run=True) as detector:
+        x = torch.ones(4).pin_memory()
+        x.to(device, non_blocking=device.type == "cuda")
+        x.to(device, non_blocking=device.type == "xpu")
+    assert [(site.kind, site.count) for site in detector.sites()] == [("h2d-pinned", 1)]

@@ -1,16 +1,25 @@
-"""What the source says at the call that a frame is making: is the device a literal "cpu"?"""
+"""What the source says at the call that a frame is making: is the device a literal "cpu"?
+
+A function that hands on its own ``**kwargs`` says nothing itself: there its caller is asked.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import linecache
 from itertools import islice
 from types import CodeType, FrameType
+from typing import Any
 
 from trainscope.sync.blame import is_user_file
+from trainscope.sync.cells import source_of
 
-__all__ = ["is_variable", "names_cpu"]
+__all__ = ["is_variable", "names_cpu", "owner_of", "says_cuda"]
+
+_FORWARDED = 8
+"""Callers asked, at most, by way of what each hands on."""
 
 
 def names_cpu(frame: FrameType | None, called: str) -> bool:
@@ -22,7 +31,7 @@ def names_cpu(frame: FrameType | None, called: str) -> bool:
     """
     if frame is None:
         return False
-    if any(_says_cpu(call) for call in _calls(frame, called)):
+    if any(_says_cpu(call) for _, call in _said(frame, called)):
         return True
     user: FrameType | None = frame
     while user is not None and not is_user_file(user.f_code.co_filename):
@@ -34,15 +43,80 @@ def names_cpu(frame: FrameType | None, called: str) -> bool:
 
 def is_variable(frame: FrameType | None, called: str, keyword: str) -> bool:
     """Return whether the call at `frame` gives `keyword` as anything but a literal."""
-    if frame is None:
-        return False
-    values = [
-        given.value
-        for call in _calls(frame, called)
+    given = _given(frame, called, keyword)
+    return bool(given) and not any(isinstance(value, ast.Constant) for _, value in given)
+
+
+def says_cuda(frame: FrameType | None, called: str, keyword: str) -> bool:
+    """Return whether the call at `frame` gives `keyword` as a condition on there being a GPU."""
+    for _, value in _given(frame, called, keyword):
+        for part in ast.walk(value):
+            if isinstance(part, ast.Constant):
+                word = part.value if isinstance(part.value, str) else ""
+            else:
+                word = getattr(part, "id", getattr(part, "attr", ""))
+            if "cuda" in word.lower():
+                return True
+    return False
+
+
+def owner_of(frame: FrameType | None, called: str, keyword: str) -> object | None:
+    """Return the object whose attribute `keyword` the call at `frame` gives as `keyword`.
+
+    None where it is given otherwise; ``f(pin_memory=loader.pin_memory)`` is owned by ``loader``.
+    """
+    for at, value in _given(frame, called, keyword):
+        if isinstance(value, ast.Attribute) and value.attr == keyword:
+            return _value(at, value.value)
+    return None
+
+
+def _value(frame: FrameType, expression: ast.expr) -> object | None:
+    """Return what a name, or an attribute that an object itself holds, stands for now."""
+    if isinstance(expression, ast.Name):
+        return frame.f_locals.get(expression.id, frame.f_globals.get(expression.id))
+    if isinstance(expression, ast.Attribute):
+        return getattr(_value(frame, expression.value), "__dict__", {}).get(expression.attr)
+    return None
+
+
+def _given(frame: FrameType | None, called: str, keyword: str) -> list[tuple[FrameType, ast.expr]]:
+    """Return what the call gives as `keyword`, each with the frame that gives it."""
+    return [
+        (at, given.value)
+        for at, call in _said(frame, called)
         for given in call.keywords
         if given.arg == keyword
     ]
-    return bool(values) and not any(isinstance(value, ast.Constant) for value in values)
+
+
+def _said(frame: FrameType | None, called: str) -> list[tuple[FrameType, ast.Call]]:
+    """Return the call at `frame`, and those by which its callers hand on their keywords to it."""
+    said: list[tuple[FrameType, ast.Call]] = []
+    name: str | None = called
+    for _ in range(_FORWARDED):
+        if frame is None:
+            break
+        calls = _calls(frame, name)
+        said += [(frame, call) for call in calls]
+        if not any(_hands_on(call, frame.f_code) for call in calls):
+            break
+        frame, name = frame.f_back, None
+    return said
+
+
+def _hands_on(call: ast.Call, code: CodeType) -> bool:
+    """Return whether `call` passes on the ``**kwargs`` of the function with this `code`."""
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return False
+    own = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    return any(
+        word.arg is None and _is_name(word.value, code.co_varnames[own]) for word in call.keywords
+    )
+
+
+def _is_name(value: Any, name: str) -> bool:
+    return isinstance(value, ast.Name) and value.id == name
 
 
 def _says_cpu(call: ast.Call) -> bool:
@@ -65,7 +139,8 @@ def _is_cpu(value: ast.expr) -> bool:
 def _calls(frame: FrameType, called: str | None) -> list[ast.Call]:
     """Return the call that `frame` is making; without positions, those of that name on its line."""
     code = frame.f_code
-    known = _index(code.co_filename)
+    source = source_of(code)
+    known = _index(source.file, source.above)
     position = _position(code, frame.f_lasti)
     if position is not None:
         call = known.get(position)
@@ -96,9 +171,9 @@ def _position(code: CodeType, offset: int) -> tuple[int, int] | None:
 
 
 @functools.lru_cache(maxsize=512)
-def _index(filename: str) -> dict[tuple[int, int], ast.Call]:
+def _index(filename: str, above: int) -> dict[tuple[int, int], ast.Call]:
     """Return the calls of a source file by where they end; no two end at one place."""
-    source = "".join(linecache.getlines(filename))
+    source = "".join(linecache.getlines(filename)[above:])
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a template or a cell with magics: then nothing is literal

@@ -6,6 +6,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch.nn import Module
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from trainscope.sync.dry.call_site import is_variable
+from trainscope.sync.dry.call_site import is_variable, owner_of
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
 from trainscope.sync.observer import NOT_FOR_USERS
@@ -51,10 +52,18 @@ def _install_loader(watch: Watch, patches: Patches) -> None:
     @functools.wraps(make)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
-        if watch.live and (
-            self.pin_memory or is_variable(sys._getframe(1), "DataLoader", "pin_memory")
-        ):
-            pinning.add(self)
+        if watch.live:
+            frame = sys._getframe(1)
+            watch.safely(lambda: note(self, frame), None)
+
+    def note(loader: Any, frame: FrameType) -> None:
+        owner = owner_of(frame, "DataLoader", "pin_memory")
+        if isinstance(owner, DataLoader):  # a loader made of another one pins as that does
+            pins = owner.pin_memory or owner in pinning
+        else:
+            pins = loader.pin_memory or is_variable(frame, "DataLoader", "pin_memory")
+        if pins:
+            pinning.add(loader)
 
     @functools.wraps(iterate)
     def _get_iterator(self: Any) -> Any:

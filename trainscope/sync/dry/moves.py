@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from trainscope.sync.dry.aliases import alias
+from trainscope.sync.dry.call_site import says_cuda
 from trainscope.sync.dry.devices import Devices, mapped
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
@@ -64,7 +65,8 @@ class _Moves:
                 place,
                 "d2h",
                 frame,
-                _non_blocking(args, kwargs) or (place is not Place.HOST and _asks_on_gpu(frame)),
+                _non_blocking(args, kwargs)
+                or (place is not Place.HOST and watch.safely(lambda: _asks_on_gpu(frame), False)),
                 original,
                 new_args,
                 new_kwargs,
@@ -222,4 +224,7 @@ def _non_blocking(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _asks_on_gpu(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__") in _ASK_ON_GPU
+    """Return whether ``non_blocking`` is False at `frame` only because there is no GPU here."""
+    if frame.f_globals.get("__name__") in _ASK_ON_GPU:
+        return True
+    return says_cuda(frame, "to", "non_blocking")
