@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import dis
-import linecache
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType, FrameType
+
+from trainscope.sync.cells import lines_of
 
 __all__ = ["Running", "source_at"]
 
@@ -27,7 +28,7 @@ class Running:
 def source_at(frame: FrameType) -> tuple[str, Running | None]:
     """Return the line that `frame` is at, and what it runs; None for that before Python 3.11."""
     code, instruction = frame.f_code, frame.f_lasti
-    lines = linecache.getlines(code.co_filename, frame.f_globals)
+    lines = lines_of(code, frame.f_globals)
     number = frame.f_lineno or 0
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     place = _position(code, instruction)

@@ -6,6 +6,7 @@ from time import perf_counter_ns
 from types import FrameType
 
 from trainscope.sync.blame import blame
+from trainscope.sync.site_counts import file_and_line
 from trainscope.trace.noted_waits import NotedWait
 
 __all__ = ["MAX_NOTED", "NotedWaits"]
@@ -25,11 +26,12 @@ class NotedWaits:
         user = blame(frame).user
         if user is None or len(self._waits) >= MAX_NOTED:
             return
+        file, line = file_and_line(user.f_code, user.f_lineno or 0)
         self._waits.append(
             NotedWait(
                 kind=kind,
-                file=user.f_code.co_filename,
-                line=user.f_lineno or 0,
+                file=file,
+                line=line,
                 thread=thread,
                 end_ns=perf_counter_ns(),
                 blocked_ns=-1 if blocked_ns is None else blocked_ns,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import linecache
 import os
 import re
 import statistics
@@ -14,10 +13,11 @@ from trainscope.catalogue.advice import advice
 from trainscope.catalogue.codes import CODES, RACE
 from trainscope.catalogue.kinds import KINDS
 from trainscope.sync.blame import library_frame
+from trainscope.sync.cells import cell_of, lines_of
 from trainscope.sync.statement import whole_statement
 from trainscope.trace.syncs import SyncSite
 
-__all__ = ["SAMPLES", "SiteCounts", "describe"]
+__all__ = ["SAMPLES", "SiteCounts", "describe", "file_and_line"]
 
 SAMPLES = 256
 """Times kept a site for its median; a median of so many is within a few percent of the true one."""
@@ -80,6 +80,8 @@ class SiteCounts:
             self.steps += 1
         if internal:
             self.internal = True
+        if caller is not None and caller not in self.callers:
+            cell_of(caller[0])  # while it runs: later it may not be told any more
         _count(self.callers, caller, 1)
         _count(self.vias, via, 1)
         if blocked_ns is not None:
@@ -161,13 +163,20 @@ def describe(frame: FrameType | None) -> tuple[str, int, str, str]:
     if frame is None:
         return "<no Python frame>", 0, "", ""
     code, line = frame.f_code, frame.f_lineno or 0
-    source = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+    lines = lines_of(code, frame.f_globals)
+    source = lines[line - 1].strip() if 0 < line <= len(lines) else ""
     resumed = _RESUMED.match(code.co_name)
-    return _path(code.co_filename), line, resumed.group(1) if resumed else code.co_name, source
+    file, line = file_and_line(code, line)
+    return file, line, resumed.group(1) if resumed else code.co_name, source
 
 
-def _path(name: str) -> str:
-    return name if name.startswith("<") else os.path.abspath(name)
+def file_and_line(code: CodeType, line: int) -> tuple[str, int]:
+    """Return what the user calls a line of that code: a cell, or a file by its whole path."""
+    cell = cell_of(code)
+    if cell is not None:
+        return cell.file, cell.above + line
+    name = code.co_filename
+    return (name if name.startswith("<") else os.path.abspath(name)), line
 
 
 def _count(counts: dict[_Place, int], place: _Place, count: int) -> None:
@@ -191,4 +200,5 @@ def _named(vias: dict[_Place, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _file_line(code: CodeType, line: int) -> str:
-    return f"{_path(code.co_filename)}:{line}"
+    file, line = file_and_line(code, line)
+    return f"{file}:{line}"

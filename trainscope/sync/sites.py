@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from trainscope.sync.blame import blame
-from trainscope.sync.site_counts import SiteCounts
+from trainscope.sync.site_counts import SiteCounts, file_and_line
 from trainscope.trace.syncs import SyncSite
 
 __all__ = ["MAX_FOLLOWED", "MAX_SITES", "Sites"]
@@ -154,4 +154,7 @@ def _usual(key: _Key, table: dict[_Key, SiteCounts]) -> _Key:
 
 def _where(frame: FrameType) -> tuple[str, int, str]:
     code = frame.f_code
-    return code.co_filename, frame.f_lineno or 0, code.co_name
+    name = code.co_filename
+    if name.startswith("<timed"):  # the code of every ``%%time`` is called so
+        name, _ = file_and_line(code, 0)
+    return name, frame.f_lineno or 0, code.co_name
