@@ -13,8 +13,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from trainscope.record.hooks.methods import CALLS, Entry
-from trainscope.record.hooks.patch import Patch, hide_from_dynamo
-from trainscope.record.hooks.watch import stays_beneath
+from trainscope.record.hooks.patch import HeldPatch, hide_from_dynamo
 
 __all__ = ["COMPILED", "original"]
 
@@ -49,24 +48,19 @@ class CompiledCalls:
 
     def __init__(self) -> None:
         self._holders: set[object] = set()
-        self._patch: Patch | None = None
+        self._patch = HeldPatch("OptimizedModule.__call__")
 
     def hold(self, holder: object) -> None:
         """Patch for ``holder``, if nobody did yet."""
         from torch._dynamo.eval_frame import OptimizedModule
 
         self._holders.add(holder)
-        if self._patch is None or not self._patch.on_top:
-            self._patch = Patch(OptimizedModule, "__call__", _wrapped(vars(OptimizedModule)))
+        self._patch.put(OptimizedModule, "__call__", lambda: _wrapped(vars(OptimizedModule)))
 
     def release(self, holder: object) -> tuple[str, ...]:
         """Unpatch when the last holder is gone; in words what must stay."""
         self._holders.discard(holder)
-        if self._holders or self._patch is None:
-            return ()
-        removed = self._patch.remove()
-        self._patch = None
-        return () if removed else (stays_beneath("OptimizedModule.__call__"),)
+        return () if self._holders else self._patch.take_out()
 
 
 def _wrapped(namespace: Any) -> Any:

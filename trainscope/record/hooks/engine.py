@@ -9,8 +9,8 @@ import torch.autograd
 import torch.autograd.graph
 from torch.compiler import is_dynamo_compiling
 
-from trainscope.record.hooks.patch import Patch, hide_from_dynamo
-from trainscope.record.hooks.watch import Watched, Watcher, stays_beneath
+from trainscope.record.hooks.patch import Patch, hide_from_dynamo, stays_beneath
+from trainscope.record.hooks.watch import Watched, Watcher
 
 __all__ = ["ENGINE"]
 

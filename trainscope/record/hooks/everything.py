@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from trainscope.record.hooks.patch import Patch, hide_from_dynamo
-from trainscope.record.hooks.watch import Watched, Watcher, stays_beneath
+from trainscope.record.hooks.patch import HeldPatch, hide_from_dynamo
+from trainscope.record.hooks.watch import Watched, Watcher
 
 __all__ = ["EVERY_MODEL", "NEW_OPTIMIZERS", "EveryModel", "NewOptimizers", "living_optimizers"]
 
@@ -21,23 +21,18 @@ class EveryModel(Watched):
 
     def __init__(self) -> None:
         super().__init__()
-        self._patch: Patch | None = None
+        self._patch = HeldPatch("torch.nn.Module.__call__")
 
     def watch(self, watcher: Watcher) -> None:
         """Tell ``watcher`` of each call of any module."""
         self.add(watcher)
-        if self._patch is None or not self._patch.on_top:
-            wrapper = _wrapped_call(self, vars(torch.nn.Module)["__call__"])
-            self._patch = Patch(torch.nn.Module, "__call__", wrapper)
+        module = torch.nn.Module
+        self._patch.put(module, "__call__", lambda: _wrapped_call(self, vars(module)["__call__"]))
 
     def unwatch(self, watcher: Watcher) -> tuple[str, ...]:
         """Forget ``watcher`` and unpatch when none is left; in words what must stay."""
         self.discard(frozenset([watcher]))
-        if self.watchers or self._patch is None:
-            return ()
-        removed = self._patch.remove()
-        self._patch = None
-        return () if removed else (stays_beneath("torch.nn.Module.__call__"),)
+        return () if self.watchers else self._patch.take_out()
 
 
 def _wrapped_call(watched: Watched, own: Any) -> Any:
@@ -64,24 +59,19 @@ class NewOptimizers:
 
     def __init__(self) -> None:
         self._told: list[Callable[[torch.optim.Optimizer], None]] = []
-        self._patch: Patch | None = None
+        self._patch = HeldPatch(f"torch.optim.Optimizer.{self._NAME}")
 
     def tell(self, added: Callable[[torch.optim.Optimizer], None]) -> None:
         """Call ``added`` with each new optimizer."""
         self._told.append(added)
-        if self._patch is None or not self._patch.on_top:
-            prepare = vars(torch.optim.Optimizer)[self._NAME]
-            self._patch = Patch(torch.optim.Optimizer, self._NAME, self._wrapped(prepare))
+        optimizer = torch.optim.Optimizer
+        self._patch.put(optimizer, self._NAME, lambda: self._wrapped(vars(optimizer)[self._NAME]))
 
     def forget(self, added: Callable[[torch.optim.Optimizer], None]) -> tuple[str, ...]:
         """Call ``added`` no more and unpatch when none is left; in words what must stay."""
         if added in self._told:
             self._told.remove(added)
-        if self._told or self._patch is None:
-            return ()
-        removed = self._patch.remove()
-        self._patch = None
-        return () if removed else (stays_beneath(f"torch.optim.Optimizer.{self._NAME}"),)
+        return () if self._told else self._patch.take_out()
 
     def _wrapped(self, prepare: Any) -> Any:
         @functools.wraps(prepare)

@@ -10,9 +10,9 @@ import torch
 from torch.compiler import is_dynamo_compiling
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from trainscope.record.hooks.patch import Patch, hide_from_dynamo
+from trainscope.record.hooks.patch import HeldPatch, hide_from_dynamo
 from trainscope.record.hooks.ranges import LoopRanges
-from trainscope.record.hooks.watch import Watched, stays_beneath
+from trainscope.record.hooks.watch import Watched
 
 __all__ = ["FETCHES", "FetchWatcher", "Fetches"]
 
@@ -77,24 +77,21 @@ class Fetches(Watched):
 
     def __init__(self) -> None:
         super().__init__()
-        self._patch: Patch | None = None
+        self._patch = HeldPatch("the __next__ of a DataLoader's iterator")
 
     def watch(self, watcher: FetchWatcher) -> None:
         """Tell ``watcher`` of each batch that any loader is asked for."""
         self.add(watcher)
         hide_from_dynamo(FetchWatcher.found_none)
-        if self._patch is None or not self._patch.on_top:
-            wrapper = _wrapped_next(self, vars(_BaseDataLoaderIter)["__next__"])
-            self._patch = Patch(_BaseDataLoaderIter, "__next__", wrapper)
+        iterator = _BaseDataLoaderIter
+        self._patch.put(
+            iterator, "__next__", lambda: _wrapped_next(self, vars(iterator)["__next__"])
+        )
 
     def unwatch(self, watcher: FetchWatcher) -> tuple[str, ...]:
         """Forget ``watcher`` and unpatch when none is left; in words what must stay."""
         self.discard(frozenset([watcher]))
-        if self.watchers or self._patch is None:
-            return ()
-        removed = self._patch.remove()
-        self._patch = None
-        return () if removed else (stays_beneath("the __next__ of a DataLoader's iterator"),)
+        return () if self.watchers else self._patch.take_out()
 
 
 def _wrapped_next(watched: Watched, own: Any) -> Any:

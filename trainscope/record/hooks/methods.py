@@ -16,8 +16,8 @@ from typing import Any
 from torch.compiler import is_dynamo_compiling
 
 from trainscope.record.hooks.instances import InstancePatch
-from trainscope.record.hooks.patch import Patch, hide_from_dynamo
-from trainscope.record.hooks.watch import Watched, Watcher, stays_beneath
+from trainscope.record.hooks.patch import Patch, hide_from_dynamo, stays_beneath
+from trainscope.record.hooks.watch import Watched, Watcher
 
 __all__ = ["CALLS", "STEPS", "Entry", "MethodTable", "steps_of"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Patch", "hide_from_dynamo"]
+__all__ = ["HeldPatch", "Patch", "hide_from_dynamo", "stays_beneath"]
 
 _ABSENT = object()
 
@@ -41,6 +42,30 @@ class Patch:
         return True
 
 
+class HeldPatch:
+    """One patch for all who need it: put in for the first of them, taken out after the last."""
+
+    __slots__ = ("_patch", "_what")
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        """What is patched, in words."""
+        self._patch: Patch | None = None
+
+    def put(self, owner: Any, name: str, wrapper: Callable[[], Any]) -> None:
+        """Have what ``wrapper`` makes stand at ``owner.name``, unless one of ours does."""
+        if self._patch is None or not self._patch.on_top:
+            self._patch = Patch(owner, name, wrapper())
+
+    def take_out(self) -> tuple[str, ...]:
+        """Put back what was there, if anything was put in; in words what must stay."""
+        if self._patch is None:
+            return ()
+        removed = self._patch.remove()
+        self._patch = None
+        return () if removed else (stays_beneath(self._what),)
+
+
 def hide_from_dynamo(*functions: Any) -> None:
     """Let torch.compile run ``functions`` as plain Python and compile what they call.
 
@@ -57,3 +82,11 @@ def hide_from_dynamo(*functions: Any) -> None:
     if skip_code is not None:
         for function in functions:
             skip_code(function.__code__)
+
+
+def stays_beneath(what: str) -> str:
+    """The sentence for a patch that other code has wrapped since."""
+    return (
+        f"{what} was replaced by other code after trainscope wrapped it: "
+        "ours stays beneath it and passes straight through"
+    )

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from trainscope.record.hooks.patch import hide_from_dynamo
 
-__all__ = ["Several", "Watched", "Watcher", "stays_beneath"]
+__all__ = ["Several", "Watched", "Watcher"]
 
 
 class Watcher(Protocol):
@@ -69,11 +69,3 @@ class Watched:
             self.watcher = watchers[0] if watchers else None
         else:
             self.watcher = Several(watchers)
-
-
-def stays_beneath(what: str) -> str:
-    """The sentence for a patch that other code has wrapped since."""
-    return (
-        f"{what} was replaced by other code after trainscope wrapped it: "
-        "ours stays beneath it and passes straight through"
-    )
