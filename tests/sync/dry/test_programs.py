@@ -37,6 +37,15 @@ PROGRAMS = {
         batch = library["move"](torch.ones(3), device)
         batch.sum().item()                                      # WAITS item
     """,
+    "tensors that other processes share": """
+        from multiprocessing.reduction import ForkingPickler
+        import torch.multiprocessing
+        model = torch.nn.Linear(2, 1).to(device)                # WAITS h2d-pageable 2
+        model.share_memory()
+        shared = torch.ones(3, device=device).share_memory_()
+        for_a_queue = ForkingPickler.dumps(torch.ones(3, device=device))
+        (shared.sum() + model.bias).item()                      # WAITS item
+    """,
     "packed sequences": """
         from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
         embedding = torch.nn.Embedding(9, 4).to(device)         # WAITS h2d-pageable

@@ -1,4 +1,4 @@
-"""Copies of whole storages: `deepcopy`, `torch.save`, `torch.load`."""
+"""Copies of whole storages: `deepcopy`, `torch.save`, `torch.load`, memory that is shared."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ __tracebackhide__ = NOT_FOR_USERS
 def install(watch: Watch, devices: Devices, patches: Patches) -> None:
     """Replace what copies, saves and loads storages for the length of a dry run."""
     patches.replace(torch.UntypedStorage, "clone", _clone(watch, torch.UntypedStorage.clone))
+    for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
+        share = _share(watch, getattr(torch.UntypedStorage, name))
+        patches.replace(torch.UntypedStorage, name, share)
     _install_save(watch, patches)
     load = _load(watch, devices, torch.load)
     patches.replace(torch, "load", load)
@@ -43,6 +46,19 @@ def _clone(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
         return copy
 
     return clone
+
+
+def _share(watch: Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """To share memory of the host is to copy it; on a GPU only its handle goes to others."""
+
+    @functools.wraps(original)
+    def share(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not watch.live:
+            return original(self, *args, **kwargs)
+        with watch.counted():
+            return original(self, *args, **kwargs)
+
+    return share
 
 
 class _Saving(threading.local):
