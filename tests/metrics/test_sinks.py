@@ -165,6 +165,17 @@ def test_the_console_of_another_rank_is_silent() -> None:
     assert screen.getvalue() == ""
 
 
+def test_the_console_prints_lines_in_a_notebook_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    sink = Console()
+    sink.open(context(Path("run")))
+    sink.write(RECORDS[:1])
+    sink.close()
+    assert capsys.readouterr().err == "step 0  loss 0.1  tokens 1152921504606846977\n"
+
+
 @pytest.mark.parametrize("per_second", [0, -1.0, math.nan])
 def test_a_pace_that_is_none(per_second: float) -> None:
     with pytest.raises(ConfigError, match="per_second is"):

@@ -58,7 +58,8 @@ class Console:
         self._silent = run.rank != 0
         self._next_s = self._clock_s()
         if self._console is None:
-            self._console = RichConsole(stderr=True, highlight=False)
+            # as a line in a notebook too: rich would make a separate output of each there
+            self._console = RichConsole(stderr=True, highlight=False, force_jupyter=False)
 
     def write(self, records: Sequence[MetricRecord]) -> None:
         """Print the newest record if the last line is old enough."""
