@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import StepLR
+from torch.utils._python_dispatch import TorchDispatchMode
 from written_ranges import WrittenRanges
 
 from trainscope.record.hooks import Hooks
@@ -201,6 +203,45 @@ def test_a_model_inside_a_larger_compiled_function_is_told() -> None:
     )
     hooks.remove()
     assert hooks.not_seen() == told
+
+
+class Following(TorchDispatchMode):
+    """A mode with which torch.compile goes on compiling, as a dry run's."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", [nullcontext, Following])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_a_compiled_function_runs_between_its_graphs_is_seen(mode: Any) -> None:
+    torch._dynamo.reset()
+    model, graphs, ranges = Net(), Graphs(), WrittenRanges()
+    model.forward = torch.compiler.disable(model.forward)  # type: ignore[method-assign]
+    hooks = Hooks(ranges)
+    hooks.add_model(model)
+    hooks.add_optimizer(Plain(model.parameters(), lr=0.1))
+
+    @torch.compile(backend=graphs)
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss = model(x * 2).sum() * 3
+        loss.backward()
+        return loss.detach() + 1
+
+    with mode():
+        for _ in range(3):
+            step(X)
+    hooks.remove()
+    assert ranges.text == " ".join(["forward() backward()"] * 3)
+    assert len(graphs.sizes) == 3, "before the model, between it and the backward, after that"
 
 
 def test_submodules_of_a_compiled_model_are_told() -> None:

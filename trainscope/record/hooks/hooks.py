@@ -17,6 +17,7 @@ from trainscope.record.hooks.module_watchers import EveryModelWatcher, ModuleWat
 from trainscope.record.hooks.ranges import LoopRanges, RangeRecorder
 from trainscope.record.hooks.unseen import unseen_forwards, unseen_modules, unseen_optimizer_steps
 from trainscope.record.hooks.watchers import BackwardWatcher, ForwardWatcher, StepWatcher
+from trainscope.sync.own_code import leave_uncompiled
 
 __all__ = ["Hooks"]
 
@@ -30,6 +31,8 @@ class Hooks:
     """
 
     def __init__(self, recorder: RangeRecorder) -> None:
+        # what runs between two graphs is compiled too, and would be told that it is being traced
+        leave_uncompiled("trainscope.record")
         self._ranges = LoopRanges(recorder)
         self._forwards: list[ForwardWatcher] = []
         self._modules: list[ModuleWatcher] = []
