@@ -26,6 +26,7 @@ def told_apart(sites: Collection[Site], every_turn: Collection[Site]) -> bool:
 
 def _always(site: Site, sites: Collection[Site], start: int = 0) -> bool:
     """Whether a turn with any event cannot leave this place out."""
+    tried = any(isinstance(element, Branch) and element.tried for element in site[:start])
     for at in range(start, len(site)):
         element = site[at]
         if not isinstance(element, Branch):
@@ -38,8 +39,10 @@ def _always(site: Site, sites: Collection[Site], start: int = 0) -> bool:
                 for other in sites
                 if other[:at] == site[:at] and len(other) > at and isinstance(other[at], Branch)
             )
-            if may_leave(element.region.statements[first : element.slot]):
+            passed = element.region.statements[first : element.slot]
+            if may_leave(passed) or (tried and passed):  # any statement may raise
                 return False
+        tried = tried or element.tried
     return True
 
 

@@ -60,8 +60,9 @@ def doubt_about(
             )
         return (
             "no training backward was seen on the main thread; other threads, and processes that "
-            "the program starts, are not followed: a launcher is what has to start trainscope, as "
-            "in torchrun -m trainscope run train.py"
+            "the program starts, are not followed. A launcher has to start trainscope: torchrun … "
+            "-m trainscope run train.py; with torch.multiprocessing.spawn and the like, make a "
+            "trainscope.Scope in the function that trains"
         )
     for turns in loops:
         if turns.often_idle:

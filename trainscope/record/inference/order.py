@@ -56,7 +56,7 @@ def _again(before: Sequence[Element], after: Sequence[Element], common: int) -> 
         return (
             other.slot < one.slot
             or one.region.excludes(one.slot, other.slot)
-            or leaves_turn(before, common + 1)
+            or (not other.cleans_up and leaves_turn(before, common + 1))
         )
     return _offset(after, common) < _offset(before, common)
 
@@ -64,14 +64,19 @@ def _again(before: Sequence[Element], after: Sequence[Element], common: int) -> 
 def leaves_turn(way: Sequence[Element], start: int) -> bool:
     """Whether the way goes on through an arm that ends in ``return``, ``continue`` or the like.
 
-    What stands behind such an arm is, in effect, its ``else``.
+    What stands behind such an arm is, in effect, its ``else``, unless an error may have broken it
+    off and been caught. ``way[start - 1]`` is where the way parts from that to what stands behind.
     """
-    for at in range(start, len(way)):
+    managed = False
+    for at in range(start - 1, len(way)):
         element = way[at]
-        if not isinstance(element, Branch) or element.in_turn:
+        if not isinstance(element, Branch) or element.tried or (element.in_turn and at >= start):
             return False
-        if element.region.kind == "block" and at > start and element.region.ends_turn:
-            return way[at - 1].region.kind in ("if", "match")  # type: ignore[union-attr]
+        region = element.region
+        if region.kind == "block" and at > start and region.ends_turn:
+            arm = way[at - 1].region.kind in ("if", "match")  # type: ignore[union-attr]
+            return arm and not (managed and region.raises)
+        managed = managed or region.kind == "with"
     return False
 
 

@@ -40,6 +40,12 @@ class Region:
         """Whether a block, once run to its end, leaves the turn or the function."""
         return bool(self.statements) and isinstance(self.statements[-1], _LEAVES)
 
+    @property
+    def raises(self) -> bool:
+        """Whether a block raises somewhere: a context manager may let the turn go on behind it."""
+        inside = (each for statement in self.statements for each in ast.walk(statement))
+        return any(isinstance(each, ast.Raise) for each in inside)
+
 
 @dataclass(frozen=True)
 class Branch:
@@ -55,6 +61,16 @@ class Branch:
     def in_turn(self) -> bool:
         """Whether this is the part of a loop that each turn runs."""
         return self.region.kind == "loop" and self.slot in (LOOP_HEADER, LOOP_BODY)
+
+    @property
+    def tried(self) -> bool:
+        """Whether this is the body of a ``try``: any of it may go on in a handler, or behind."""
+        return self.region.kind == "try" and self.slot == 0
+
+    @property
+    def cleans_up(self) -> bool:
+        """Whether this is a ``finally``, which runs however the rest of its ``try`` is left."""
+        return self.region.kind == "try" and self.slot == _FINALLY
 
     @property
     def optional(self) -> bool:
