@@ -179,16 +179,14 @@ def test_a_window_that_never_began_is_told(tmp_path: Path) -> None:
     capture.close()
     assert capture.state() == CaptureState(
         complete=False,
-        note="the run ended after step 12, the window would have begun at step 20",
+        note="the last step that ended was 12, the window would have begun at step 20",
     )
 
 
 def test_a_run_without_steps_is_told(tmp_path: Path) -> None:
     capture = make(tmp_path, wait=20, active=4)
     capture.close()
-    assert capture.state().note == (
-        "the run ended before its first step was over, the window would have begun at step 20"
-    )
+    assert capture.state().note == "no step ended, the window would have begun at step 20"
 
 
 def test_a_run_that_ends_in_the_warmup_leaves_no_file(tmp_path: Path) -> None:

@@ -443,7 +443,7 @@ DOUBTS = {
     recursion_with_loops: "runs inside itself (recursion)",
     without_source: "the source of <module> in <string> cannot be followed",
     only_grad: "gradients came from torch.autograd.grad alone (3 calls)",
-    nothing: "are not followed: a launcher is what has to start trainscope, as in torchrun -m tr",
+    nothing: "are not followed. A launcher has to start trainscope: torchrun … -m trainscope run ",
 }
 if sys.version_info < (3, 11):
     DOUBTS |= {program: "cannot be followed" for program in WITHIN_A_LINE}

@@ -246,6 +246,9 @@ def test_a_schedule_that_never_became_active_is_a_finding() -> None:
         info = INFO.model_copy(update={"schedule": {**schedule, "skip_first": skip_first}})
         (finding,) = build(trace(info=info, captures=CaptureState((), False))).findings
         assert finding.advice == f"let the loop run for at least {words}"
+    doubt = INFO.model_copy(update={"schedule": schedule, "counted_by": "cannot tell: two loops"})
+    (finding,) = build(trace(info=doubt, captures=CaptureState((), False))).findings
+    assert finding.advice.endswith("over scope.steps(loader) of a trainscope.Scope")
 
 
 def test_ranks_are_summed_up_and_the_report_is_that_of_the_first() -> None:

@@ -129,6 +129,11 @@ CASES = {
         "No training step was seen (counted by scope.steps). No sync was seen outside steps "
         "either.",
     ),
+    "no step that can be told": (
+        uncounted("other processes are not followed"),
+        "No training step was seen (cannot tell: other processes are not followed). No sync was "
+        "seen either.",
+    ),
     "no step, and nothing says how it was looked for": (
         trace([], info=INFO.model_copy(update={"counted_by": None})),
         "No training step was seen. No sync was seen outside steps either.",
@@ -182,7 +187,16 @@ CASES = {
     "dry run without steps, clean": (
         replace(uncounted("no training backward was seen on the main thread"), info=NO_STEP_DRY),
         "Dry run. No training step was seen (cannot tell: no training backward was seen on the "
-        "main thread). No line outside steps would make the CPU wait for the GPU either.",
+        "main thread). No line that would make the CPU wait for the GPU was seen either.",
+    ),
+    "dry run without steps to tell, and a wait that may be in them": (
+        replace(
+            uncounted("no training backward was seen on the main thread"),
+            info=NO_STEP_DRY,
+            syncs=(site(count=1, during="setup", **UNTIMED),),
+        ),
+        "Dry run. No training step was seen (cannot tell: no training backward was seen on the "
+        "main thread). 1 line would make the CPU wait for the GPU; first train.py:42 (1 time).",
     ),
     "dry run without steps, evaluation": (
         trace([], info=NO_STEP_DRY, syncs=(site(during="evaluation", **UNTIMED),)),

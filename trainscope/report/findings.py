@@ -18,6 +18,10 @@ from trainscope.trace.trace import Trace
 __all__ = ["GAIN_UNKNOWN", "find"]
 
 GAIN_UNKNOWN = "what removing it would gain needs a captured window"
+_TELL_STEPS = (
+    "a window opens at a step that can be told: in the process that trains, let the loop be one "
+    "over scope.steps(loader) of a trainscope.Scope"
+)
 
 
 def find(
@@ -93,7 +97,10 @@ def _capture(trace: Trace) -> list[Finding]:
         return []
     if not state.windows:
         asked = f"schedule {trace.info.schedule}" if trace.info.schedule else "a schedule was given"
-        return [_own("TS504", state.note or asked, _long_enough(trace.info.schedule or {}))]
+        advice = (
+            _TELL_STEPS if trace.info.steps_in_doubt else _long_enough(trace.info.schedule or {})
+        )
+        return [_own("TS504", state.note or asked, advice)]
     if state.complete:
         return []
     lacking = "; ".join([*state.missing, *([state.note] if state.note else [])])

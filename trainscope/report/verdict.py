@@ -104,7 +104,8 @@ def _no_wait(trace: Trace, steps: StepsReport, outside: int) -> str:
             "A dry run finds the lines that would wait for one."
         )
     if not steps.count:
-        return _no_step(steps) + ("" if outside else " No sync was seen outside steps either.")
+        where = "" if trace.info.steps_in_doubt else "outside steps "
+        return _no_step(steps) + ("" if outside else f" No sync was seen {where}either.")
     if detector.disarmed:
         return f"No sync seen, but the detector was disarmed in {places(detector.disarmed)}."
     if detector.armed_steps < steps.count:
@@ -143,9 +144,15 @@ def _dry_run(trace: Trace, steps: StepsReport, lines: Sequence[Line], outside: i
 
 
 def _dry_without_steps(trace: Trace, lines: Sequence[Line], outside: int) -> str:
+    doubt = trace.info.steps_in_doubt  # there may be steps, and these lines in them
     if lines:
-        return f" Outside steps {_would_wait(lines)}; first {_first(trace, lines)}."
-    return "" if outside else " No line outside steps would make the CPU wait for the GPU either."
+        where = " " if doubt else " Outside steps "
+        return f"{where}{_would_wait(lines)}; first {_first(trace, lines)}."
+    if outside:
+        return ""
+    if doubt:
+        return " No line that would make the CPU wait for the GPU was seen either."
+    return " No line outside steps would make the CPU wait for the GPU either."
 
 
 def _would_wait(lines: Sequence[Line]) -> str:

@@ -219,7 +219,9 @@ class Capture:
         if schedule is None or self._windows or not self._whole:
             return
         begins = schedule.skip_first + schedule.wait + (self._first_step or 0)
-        self._lost(f"the run ended {self._when()}, the window would have begun at step {begins}")
+        last = self._last_ended
+        ended = "no step ended" if last is None else f"the last step that ended was {last}"
+        self._lost(f"{ended}, the window would have begun at step {begins}")
 
     def _when(self) -> str:
         """The step last ended; one that a loader's end leaves begun does not count."""
