@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from trainscope.record.inference import StepInference
 
-__all__ = ["Tape", "seen"]
+__all__ = ["Tape", "played", "seen"]
+
+AnyTape = TypeVar("AnyTape")
 
 
 class Tape:
@@ -66,9 +69,12 @@ class Tape:
 
 
 def seen(program: Callable[[Tape], None]) -> Tape:
-    """What was made of a program, run on a thread so that no loop of pytest is around it."""
-    tape = Tape()
-    thread = threading.Thread(target=program, args=(tape,))
-    thread.start()
-    thread.join()
+    """What was made of a program."""
+    return played(program, Tape())
+
+
+def played(program: Callable[[AnyTape], None], tape: AnyTape) -> AnyTape:
+    """Run a program on a thread, so that no loop of pytest is around it; return its tape."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(program, tape).result()
     return tape

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,18 +10,6 @@ from torch import nn
 from written_ranges import WrittenRanges
 
 from trainscope.record.hooks import Hooks
-
-
-@pytest.fixture
-def ranges() -> WrittenRanges:
-    return WrittenRanges()
-
-
-@pytest.fixture
-def hooks(ranges: WrittenRanges) -> Iterator[Hooks]:
-    hooks = Hooks(ranges)
-    yield hooks
-    hooks.remove()
 
 
 class SquareLoss(nn.Module):

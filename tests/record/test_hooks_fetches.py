@@ -16,11 +16,6 @@ from trainscope.record.hooks import Hooks
 
 
 @pytest.fixture
-def ranges() -> WrittenRanges:
-    return WrittenRanges()
-
-
-@pytest.fixture
 def hooks(ranges: WrittenRanges) -> Iterator[Hooks]:
     hooks = Hooks(ranges)
     hooks.add_everything()

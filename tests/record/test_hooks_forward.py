@@ -63,18 +63,6 @@ class OddTrain(Block):
         return super().train(mode)
 
 
-@pytest.fixture
-def ranges() -> WrittenRanges:
-    return WrittenRanges()
-
-
-@pytest.fixture
-def hooks(ranges: WrittenRanges) -> Iterator[Hooks]:
-    hooks = Hooks(ranges)
-    yield hooks
-    hooks.remove()
-
-
 X = torch.ones(2, 4)
 
 

@@ -6,7 +6,6 @@ import copy
 import io
 import pickle
 import weakref
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -17,18 +16,6 @@ from written_ranges import WrittenRanges
 from trainscope.errors import ConfigError
 from trainscope.record.hooks import Hooks
 from trainscope.record.hooks.methods import STEPS
-
-
-@pytest.fixture
-def ranges() -> WrittenRanges:
-    return WrittenRanges()
-
-
-@pytest.fixture
-def hooks(ranges: WrittenRanges) -> Iterator[Hooks]:
-    hooks = Hooks(ranges)
-    yield hooks
-    hooks.remove()
 
 
 def parameter() -> nn.Parameter:

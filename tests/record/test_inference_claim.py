@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
+from tape import played
 
 from trainscope.record.inference import StepInference
 from trainscope.record.inference.seen import Spot
@@ -229,12 +229,8 @@ PROGRAMS = [
 
 
 def tape_of(program: Callable[[Tape], None]) -> Tape:
-    """What was made of a program, run on a thread so that no loop of pytest is around it."""
-    tape = Tape()
-    thread = threading.Thread(target=program, args=(tape,))
-    thread.start()
-    thread.join()
-    return tape
+    """What was made of a program."""
+    return played(program, Tape())
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

@@ -7,11 +7,11 @@ its newest range, ``d`` it is dropped, ``<`` it is moved back to its first event
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from tape import played
 
 from trainscope.record.inference import StepInference
 
@@ -287,12 +287,8 @@ PROGRAMS = [
 
 
 def tape_of(program: Callable[[Tape], None]) -> Tape:
-    """What was made of a program, run on a thread so that no loop of pytest is around it."""
-    tape = Tape()
-    thread = threading.Thread(target=program, args=(tape,))
-    thread.start()
-    thread.join()
-    return tape
+    """What was made of a program."""
+    return played(program, Tape())
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -383,9 +379,7 @@ def test_what_ending_a_step_takes_is_not_in_the_next(monkeypatch: pytest.MonkeyP
     tape.inference = StepInference(
         begin=lambda: None, end=end, end_last=end, drop=end, backdate=began_ns.append
     )
-    thread = threading.Thread(target=micro_batches_of_a_batch, args=(tape,))
-    thread.start()
-    thread.join()
+    played(micro_batches_of_a_batch, tape)
     assert len(began_ns) == 2
     assert began_ns[1] > 2_000
 
