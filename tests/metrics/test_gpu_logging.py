@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import time
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from metrics_rig import Rig, until
+from metrics_rig import Doubled, Rig, until
 
 from trainscope.errors import MetricError
 from trainscope.metrics.gather import load_awaited
@@ -238,24 +237,6 @@ def test_one_launch_for_a_call_and_where_torch_copies_one_for_each_dtype() -> No
         assert kernels_of(lambda: rig.logger.log(0, {"lr": 0.1})) == []
         assert kernels_of(lambda: rig.logger.log(0, {})) == []
         assert kernels_of(lambda: rig.logger.end_step(0)) == []
-
-
-class Kept:
-    """Something that lives as long as the autograd graph."""
-
-
-class Doubled(torch.autograd.Function):
-    in_graph: Any
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        ctx.kept = Kept()
-        Doubled.in_graph = weakref.ref(ctx.kept)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        return grad * 2
 
 
 def test_no_graph_is_kept_alive() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from metrics_rig import Rig, logged
+from metrics_rig import Doubled, Rig, logged
 
 from trainscope.errors import MetricError
 
@@ -123,24 +122,6 @@ def test_a_later_change_in_place_does_not_show() -> None:
             rig.logger.log(step, {"total": total})
         total.fill_(-1)
         assert rig.close() == [(s, {"total": float(s * (s + 1) // 2)}) for s in range(5)]
-
-
-class Kept:
-    """Something that lives as long as the autograd graph."""
-
-
-class Doubled(torch.autograd.Function):
-    in_graph: Any
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        ctx.kept = Kept()
-        Doubled.in_graph = weakref.ref(ctx.kept)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        return grad * 2
 
 
 def test_no_graph_is_kept_alive() -> None:
