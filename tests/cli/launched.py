@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import dedent
 
 from warm import TRAINSCOPE, Ended, Running, cold, warm, warm_script
 
-__all__ = ["Ended", "alone", "in_place", "start_under_run", "under_cold_run", "under_run", "write"]
+__all__ = [
+    "Ended",
+    "alone",
+    "in_place",
+    "on_two_ranks",
+    "start_under_run",
+    "under_cold_run",
+    "under_run",
+    "write",
+]
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -41,3 +52,17 @@ def under_run(*words: str, cwd: Path, stdin: str = "") -> Ended:
 def under_cold_run(*words: str, cwd: Path) -> Ended:
     """``trainscope run WORDS`` in a Python that has imported nothing yet."""
     return cold(*TRAINSCOPE.words, "run", *words, cwd=cwd).end()
+
+
+def on_two_ranks(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """``torchrun --nproc-per-node 2 WORDS``, which has to end well."""
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", *launch, *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done

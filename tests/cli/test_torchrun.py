@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from launched import write
+from launched import on_two_ranks, write
 
 import trainscope
 
@@ -49,16 +48,8 @@ def words_of(stdout: str) -> str:
 
 def test_two_ranks_make_one_run(tmp_path: Path) -> None:
     write(tmp_path, "train.py", DDP)
-    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
-    run = [sys.executable, "-m", "trainscope", "run", "--sync", "off", "--active", "0"]
-    done = subprocess.run(
-        [sys.executable, "-m", *launch, *run, "train.py", "--help"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    assert done.returncode == 0, done.stderr
+    run = (sys.executable, "-m", "trainscope", "run", "--sync", "off", "--active", "0")
+    done = on_two_ranks("--no-python", *run, "train.py", "--help", cwd=tmp_path)
     assert words_of(done.stdout) == "equal True argv ['--help']"
     assert done.stderr.count("6 steps, 6 optimizer steps") == 1
     assert done.stderr.count("the files are in") == 1
@@ -72,15 +63,7 @@ def test_two_ranks_make_one_run(tmp_path: Path) -> None:
 
 def test_torchrun_starts_the_module_itself(tmp_path: Path) -> None:
     write(tmp_path, "train.py", DDP)
-    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    run = ["-m", "trainscope", "run", "--sync", "off", "--active", "0", "train.py"]
-    done = subprocess.run(
-        [sys.executable, "-m", *launch, *run],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    assert done.returncode == 0, done.stderr
+    run = ("-m", "trainscope", "run", "--sync", "off", "--active", "0", "train.py")
+    done = on_two_ranks(*run, cwd=tmp_path)
     assert words_of(done.stdout) == "equal True argv []"
     assert done.stderr.count("6 steps, 6 optimizer steps") == 1

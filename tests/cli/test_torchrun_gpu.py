@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from launched import write
+from launched import on_two_ranks, write
 
 import trainscope
 
@@ -63,22 +61,9 @@ WRAPPED = """
 """
 
 
-def torchrun(*words: str, cwd: Path) -> str:
-    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [sys.executable, "-m", *launch, *words],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
-
-
 def test_an_unedited_program_on_two_ranks(tmp_path: Path) -> None:
     write(tmp_path, "train.py", RUN)
-    stderr = torchrun("-m", "trainscope", "run", "train.py", cwd=tmp_path)
+    stderr = on_two_ranks("-m", "trainscope", "run", "train.py", cwd=tmp_path).stderr
     assert stderr.count("40 steps, 40 optimizer steps") == 1
     run = tmp_path / "runs" / "train"
     report = trainscope.analyze(trainscope.load(run))
@@ -91,7 +76,7 @@ def test_an_unedited_program_on_two_ranks(tmp_path: Path) -> None:
 
 def test_a_wrapped_program_on_two_ranks_never_waits(tmp_path: Path) -> None:
     write(tmp_path, "train.py", WRAPPED)
-    torchrun("train.py", cwd=tmp_path)
+    on_two_ranks("train.py", cwd=tmp_path)
     for rank in (0, 1):
         lines = (tmp_path / f"runs/wrapped/rank{rank}/metrics.jsonl").read_text().splitlines()
         records = [json.loads(line) for line in lines]
