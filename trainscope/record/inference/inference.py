@@ -83,11 +83,12 @@ class StepInference:
             self._no_data()
         elif not within_optimizer:
             self._move(kind)
-        elif kind == "backward":
+        else:
             for turns in self._loops.on_way:
-                turns.backward_here = True
-            self._trained()
-            learn_extent(self._owner, self._loops.on_way)
+                turns.within_newest(kind)
+            if kind == "backward":
+                self._trained()
+                learn_extent(self._owner, self._loops.on_way)
         owner = self._open.owner
         return owner in self._of_steps and owner is not None and owner.only_data
 

@@ -156,14 +156,18 @@ class LoopTurns:
             self.loads = self.loads or seen.slot == LOOP_HEADER
             return new
         self.places_here.add((way, loop.index))
-        if kind == "backward":
-            self.backward_here = True
-        if kind in self.places_of:
-            self.places_of[kind].add((way, loop.index))
+        self.within_newest(kind)
         if kind != "evaluation":
             self._training_here = True
             self.places_that_train.add((way, loop.index))
         return new
+
+    def within_newest(self, kind: str) -> None:
+        """Take in what the newest event is, or runs by itself, as an optimizer does a closure."""
+        if kind == "backward":
+            self.backward_here = True
+        if kind in self.places_of:
+            self.places_of[kind].add(self.newest_place)
 
     def evaluated_after(self, trained: int) -> None:
         """Take in that a model in eval mode has run in it, after so many steps have trained."""

@@ -1,0 +1,47 @@
+"""An optimizer that calls a closure runs a turn's forward and backward, wherever it stands."""
+
+from __future__ import annotations
+
+from tape import Tape, seen
+
+
+def test_a_closure_that_a_library_dispatches_to_beside_gradients_of_a_test() -> None:
+    """As deepxde's loop: a chain of ``elif`` with no ``else``, and gradients in its test."""
+
+    def program(t: Tape) -> None:
+        def closure() -> None:
+            t.forward()
+            t.backward()
+
+        def step(backend: str) -> None:
+            if backend == "other":
+                t.grad()
+            elif backend == "torch":
+                t.optimize(closure)
+
+        for i in range(12):
+            step("torch")
+            if i % 5 == 0:
+                t.forward()
+                t.grad()
+
+    tape = seen(program)
+    assert tape.inference.steps == 12
+    assert tape.inference.counted_by.startswith("trainscope run: turns of the loop at ")
+    tape.inference.finish()
+    assert tape.ended == 12
+
+
+def test_closures_of_which_a_turn_may_run_either_or_both_cannot_be_told() -> None:
+    def program(t: Tape) -> None:
+        def closure() -> None:
+            t.forward()
+            t.backward()
+
+        for i in range(12):
+            if i % 2 == 0:
+                t.optimize(closure)
+            if i % 2 == 1:
+                t.optimize(closure)
+
+    assert seen(program).inference.counted_by.startswith("cannot tell: ")
