@@ -53,6 +53,21 @@ def test_with_theirs_recording_ours_does_not_start(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_window_of_another_scope_is_not_said_to_be_the_program_s(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    first, second = make(tmp_path / "first", active=9), make(tmp_path / "second", active=1)
+    step(first, 0)
+    step(second, 0)
+    first.close()
+    second.close()
+    assert second.state().note == (
+        "the window at step 0 was not captured: a window of another scope was open; "
+        "close that scope before"
+    )
+    assert other_profiler() is None
+
+
 def test_a_later_window_is_captured_once_theirs_is_over(tmp_path: Path) -> None:
     capture = make(tmp_path, active=1, repeat=2)
     with profile(activities=[ProfilerActivity.CPU]):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from trainscope.errors import ConfigError
+from trainscope.record.dropped import close_dropped, close_when_dropped
 from trainscope.record.one_step import OneStep, OpenStep
 from trainscope.record.ranges import NullRange, Range
 from trainscope.record.schedule import Schedule
@@ -90,11 +91,13 @@ class Scope:
         self._session = session = Session.__new__(Session)
         try:
             with DRY.kept():
+                close_dropped()
                 # under `trainscope run` the program's own scope is the one, dry if that was
                 if stand_in.step_aside():
                     settings = settings.model_copy(update={"dry_run": True})
                 session.__init__(settings, checked)
             self._open_step = OpenStep(session)
+            close_when_dropped(self._open_step, session)
             return
         except BaseException:
             session.close()
@@ -111,6 +114,7 @@ class Scope:
         """
         session = self._session
         if session is not None:
+            close_dropped()
             session.wrap(model, optimizers, module_depth)
         return model
 
@@ -122,6 +126,7 @@ class Scope:
         session, open_step = self._session, self._open_step
         if session is None or open_step is None:
             return loader
+        close_dropped()
         session.counted_by = "scope.steps"
         return Steps(
             loader,

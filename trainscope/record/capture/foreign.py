@@ -13,6 +13,8 @@ import torch.autograd.profiler as autograd_profiler
 __all__ = ["Watch", "is_recording", "other_profiler"]
 
 _ENTRIES = ("_prepare_trace", "_start_trace")
+_watching: list[Watch] = []
+"""Those of our own windows that are open."""
 
 
 def is_recording() -> bool:
@@ -27,6 +29,8 @@ def other_profiler() -> str | None:
     tells; starting ours then would make theirs crash when it ends. So those objects are searched
     for once a window, among all objects: 0.1 s for each million of them.
     """
+    if _watching:
+        return "a window of another scope was open; close that scope before"
     if autograd_profiler._is_profiler_enabled or is_recording():
         return "a torch profiler of the program's own was recording"
     kinds = _with_subclasses(autograd_profiler.profile)
@@ -65,6 +69,7 @@ class Watch:
     def start(self) -> None:
         """Wrap the entries."""
         self._active = True
+        _watching.append(self)
         for name in _ENTRIES:
             original = getattr(autograd_profiler.profile, name)
             wrapper = self._wrap(original)
@@ -74,6 +79,8 @@ class Watch:
     def stop(self) -> None:
         """Put the entries back, except one that somebody has wrapped since: it only passes on."""
         self._active = False
+        if self in _watching:
+            _watching.remove(self)
         for name, (original, wrapper) in self._wrapped.items():
             if getattr(autograd_profiler.profile, name) is wrapper:
                 setattr(autograd_profiler.profile, name, original)
