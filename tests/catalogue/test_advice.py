@@ -188,6 +188,32 @@ def test_a_checkpoint_is_one_whichever_part_of_torch_reads_it() -> None:
         assert said.startswith("a checkpoint has to be read")
 
 
+def test_a_distributed_checkpoint_is_one_too() -> None:
+    via = "torch.distributed.checkpoint._state_dict_stager:179 _stage_untyped_storage"
+    said = advice("d2h", source="dcp.async_save(s)", phase=None, during="training", via=via)
+    assert said.startswith("a checkpoint has to be copied to the host: save it less often")
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "via", "words"),
+    [
+        ("cpu", "forward", "torch.autograd.graph:405 pack_to_cpu", "use it with pin_memory=True"),
+        (
+            "h2d-pageable",
+            "backward",
+            "torch.autograd.graph:418 unpack_from_cpu",
+            "with pin_memory=True it does so without a wait",
+        ),
+    ],
+)
+def test_what_save_on_cpu_copies_is_told_as_its_own(
+    kind: str, phase: str, via: str, words: str
+) -> None:
+    said = advice(kind, source="y = block(x)", phase=phase, during="training", via=via)
+    assert said.startswith("save_on_cpu ")
+    assert words in said
+
+
 def test_words_fit_the_place() -> None:
     hook = advice(
         "item", source="n = g.norm().item()", phase="backward", during="training", via=None
@@ -196,6 +222,10 @@ def test_words_fit_the_place() -> None:
         "in a backward hook: collect on the GPU and read it only on the steps that use it, "
         "after backward"
     )
+    offload = advice(
+        "d2h", source="buffer.copy_(p.grad)", phase="backward", during="training", via=None
+    )
+    assert offload == TO_PINNED
     clip = advice(
         "bool",
         source="clip_grad_norm_(p, 1.0, error_if_nonfinite=True)",

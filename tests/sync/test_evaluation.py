@@ -9,10 +9,12 @@ import pytest
 import torch
 from emulated import Host, on_device
 from torch import nn
+from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 
 from trainscope.record.hooks import Hooks
 from trainscope.record.recorder import Recorder
 from trainscope.sync.detector import SyncDetector
+from trainscope.sync.loop import LoopState
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="emulates a GPU where none is")
 
@@ -79,6 +81,19 @@ def test_parameters_moved_and_loaded_behind_an_evaluation_are_not_evaluated(rig:
         following.to("cuda")
     rig.model.load_state_dict({"weight": torch.tensor([2.0])})
     assert rig.during() == ["evaluation", "training", "training"]
+
+
+def test_a_state_staged_for_a_checkpoint_behind_an_evaluation_is_not_evaluated() -> None:
+    loop = LoopState()
+    loop.step, loop.started, loop.eval_mode = 0, True, True
+    with SyncDetector(dry_run=True, loop=loop) as detector:
+        weight = torch.ones(2, device="cuda")
+        StateDictStager().stage({"weight": weight})
+        with torch.no_grad():
+            weight.tolist()
+    staged, read = detector.sites()
+    assert (staged.kind, staged.during) == ("d2h", "training")
+    assert (read.kind, read.during) == ("tolist", "evaluation")
 
 
 def test_a_loss_read_without_gradients_is_training(rig: Rig) -> None:

@@ -15,6 +15,10 @@ _CHECKPOINT = (
     "a checkpoint has to be read: save it less often, or let "
     "torch.distributed.checkpoint.async_save write it while training goes on"
 )
+_STATE = (
+    "a checkpoint has to be copied to the host: save it less often, and with async_save, which "
+    "waits for that copy alone"
+)
 _LOAD = "load it once, before the loop"
 _SCALER = (
     "GradScaler itself reads, once a step, whether a gradient overflowed: bfloat16 needs no "
@@ -38,6 +42,19 @@ _OF_TORCH: tuple[tuple[str, frozenset[str], str], ...] = (
     (r".* _load_from_state_dict", _TO_GPU, _LOAD),
     (r"torch\.(serialization|storage)", _TO_GPU, _LOAD),
     (r"torch\.(serialization|storage)", _READS, _CHECKPOINT),
+    (r"torch\.distributed\.(checkpoint|_state_dict_utils)", _READS, _STATE),
+    (
+        r"torch\.autograd\.graph:.* pack_to_cpu$",
+        frozenset({"cpu"}),
+        "save_on_cpu waits for each tensor that it keeps on the host: use it with pin_memory=True, "
+        "around fewer layers, or recompute them (torch.utils.checkpoint)",
+    ),
+    (
+        r"torch\.autograd\.graph:.* unpack_from_cpu$",
+        frozenset({"h2d-pageable"}),
+        "save_on_cpu brings back here what it keeps on the host: with pin_memory=True it does so "
+        "without a wait",
+    ),
     (r"torch\.distributions\.normal:", frozenset({"item-implicit"}), _SAMPLE),
     (
         r"torch\.distributions",

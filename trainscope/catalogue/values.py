@@ -77,7 +77,8 @@ def of_value(kind: str, source: str, phase: str | None, during: str, library: st
         return _EVALUATED
     if kind in _PRINTS:
         return USED["log"]
-    if use == "other" and phase == "backward":
+    # what a hook copies to the host is there to be off the GPU, as gradients of a CPU optimizer
+    if use == "other" and phase == "backward" and ".copy_(" not in source:
         return _IN_HOOK
     if use == "other" and kind in _OTHER_BY_KIND:
         return _OTHER_BY_KIND[kind]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 import torch
@@ -18,6 +19,9 @@ _ENGINE = "_engine_run_backward"
 """The function of torch under which waits of pure C++ backward code are told, afterwards."""
 
 _MODULE = torch.nn.modules.module.__file__
+_DISTRIBUTED = Path(torch.__file__).parent / "distributed"
+_CHECKPOINT = (str(_DISTRIBUTED / "checkpoint"), str(_DISTRIBUTED / "_state_dict_utils.py"))
+"""How the files begin that bring a state to the host to save it."""
 _ON_PARAMETERS = frozenset({"_apply", "_load_from_state_dict"})
 
 
@@ -64,12 +68,12 @@ def place(loop: LoopState, frame: FrameType | None) -> Place:
 
 
 def _moves_parameters(frame: FrameType | None) -> bool:
-    """Whether torch moves, loads or fills parameters here: it turns gradients off by itself."""
+    """Whether torch moves, loads, fills or saves parameters: it turns gradients off by itself."""
     while frame is not None and not is_user_file(frame.f_code.co_filename):
         code = frame.f_code
         if code.co_name in _ON_PARAMETERS and code.co_filename == _MODULE:
             return True
-        if code.co_filename == torch.nn.init.__file__:
+        if code.co_filename == torch.nn.init.__file__ or code.co_filename.startswith(_CHECKPOINT):
             return True
         frame = frame.f_back
     return False
