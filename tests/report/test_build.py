@@ -244,8 +244,13 @@ def test_a_schedule_that_never_became_active_is_a_finding() -> None:
         (2, "29 steps (skip_first 2 + wait 20 + warmup 3 + active 4)"),
     ):
         info = INFO.model_copy(update={"schedule": {**schedule, "skip_first": skip_first}})
-        (finding,) = build(trace(info=info, captures=CaptureState((), False))).findings
+        (finding,) = build(
+            trace(step_rows(26), info=info, captures=CaptureState((), False))
+        ).findings
         assert finding.advice == f"let the loop run for at least {words}"
+    enough = trace(step_rows(29), info=info, captures=CaptureState((), False, (), "another was"))
+    (finding,) = build(enough).findings
+    assert finding.advice.startswith("the loop ran long enough: remove what was in the way")
     doubt = INFO.model_copy(update={"schedule": schedule, "counted_by": "cannot tell: two loops"})
     (finding,) = build(trace(info=doubt, captures=CaptureState((), False))).findings
     assert finding.advice.endswith("over scope.steps(loader) of a trainscope.Scope")

@@ -36,7 +36,7 @@ def find(
         *(_sync(line, steps, cwd, gains_ms) for line in lines),
         *_races(trace),
         *_detector(trace),
-        *_capture(trace),
+        *_capture(trace, steps.count),
     ]
 
 
@@ -91,15 +91,14 @@ def _detector(trace: Trace) -> list[Finding]:
     return [_own("TS502", "; ".join(unwatched), advice)]
 
 
-def _capture(trace: Trace) -> list[Finding]:
+def _capture(trace: Trace, steps: int) -> list[Finding]:
     state = trace.captures
     if state is None:
         return []
     if not state.windows:
         asked = f"schedule {trace.info.schedule}" if trace.info.schedule else "a schedule was given"
-        advice = (
-            _TELL_STEPS if trace.info.steps_in_doubt else _long_enough(trace.info.schedule or {})
-        )
+        schedule = trace.info.schedule or {}
+        advice = _TELL_STEPS if trace.info.steps_in_doubt else _long_enough(schedule, steps)
         return [_own("TS504", state.note or asked, advice)]
     if state.complete:
         return []
@@ -113,11 +112,19 @@ def _capture(trace: Trace) -> list[Finding]:
     ]
 
 
-def _long_enough(schedule: Mapping[str, object]) -> str:
-    """What the loop has to run through for one window, with the numbers where they are known."""
+def _long_enough(schedule: Mapping[str, object], steps: int) -> str:
+    """What the loop has to run through for one window, with the numbers where they are known.
+
+    ``steps`` is what it ran through: where that is as many, something else was in the way.
+    """
     parts = [(name, schedule.get(name)) for name in ("skip_first", "wait", "warmup", "active")]
     known = [(name, number) for name, number in parts if isinstance(number, int) and number]
     if not known:
         return "let the loop run for at least wait + warmup + active steps"
+    needed = sum(number for _, number in known)
+    if steps >= needed:
+        return (
+            "the loop ran long enough: remove what was in the way of the window, and run it again"
+        )
     sum_of = " + ".join(f"{name} {number}" for name, number in known)
-    return f"let the loop run for at least {sum(n for _, n in known)} steps ({sum_of})"
+    return f"let the loop run for at least {needed} steps ({sum_of})"
