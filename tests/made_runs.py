@@ -87,6 +87,12 @@ def trace(rows: Sequence[Row] | None = None, **fields: object) -> Trace:
     return replace(made, **fields)
 
 
+def without_gpu() -> Trace:
+    """A run on a machine that has none, and no dry run: nothing there could wait."""
+    info = INFO.model_copy(update={"device": None})
+    return trace(info=info, detector=DetectorState(mode="record"))
+
+
 def site(**fields: object) -> SyncSite:
     """``ITEM`` with other fields."""
     return replace(ITEM, **fields)

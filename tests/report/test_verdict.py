@@ -113,7 +113,7 @@ CASES = {
             info=INFO.model_copy(update={"device": None}), detector=replace(ARMED, armed_steps=0)
         ),
         "480 steps of 20.4 ms; there was no GPU to wait for. A dry run finds the lines that would "
-        "wait for one.",
+        "wait for one: `trainscope run`, or Scope(dry_run=True).",
     ),
     "syncs never saved": (
         trace(detector=None),

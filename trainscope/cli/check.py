@@ -56,13 +56,15 @@ def _update(run_dir: Path, baseline: Path, format: TextFormat) -> None:
     from trainscope.report.gate.baseline_file import read_baseline, write_baseline
     from trainscope.report.gate.judge import updated
     from trainscope.report.text_parts import plain
+    from trainscope.report.wording import count_of
 
     if format is TextFormat.json:
         raise ConfigError("--update judges nothing that --format json could show: leave one out")
     known = read_baseline(baseline)
     new = updated(api.load(run_dir), known)
     write_baseline(baseline, new)
-    typer.echo(plain(f"{baseline}: {len(new.syncs)} known sync(s) written"))
+    written = count_of(len(new.syncs), "known sync")
+    typer.echo(plain(f"{baseline}: {written} written"))
 
 
 def _hold(run_dir: Path, baseline: Path, format: TextFormat) -> bool:

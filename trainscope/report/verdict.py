@@ -98,10 +98,11 @@ def _no_wait(trace: Trace, steps: StepsReport, outside: int) -> str:
         return f"{ran or _no_step(steps)[:-1]}; whether anything made the CPU wait was not saved."
     if detector.mode == "off":
         return f"{ran or _no_step(steps)[:-1]}; the detector was off, so syncs are not known."
-    if trace.info.device is None and not detector.armed_steps:
+    if not trace.is_watched:
         return (
             f"{ran or _no_step(steps)[:-1]}; there was no GPU to wait for. "
-            "A dry run finds the lines that would wait for one."
+            "A dry run finds the lines that would wait for one: `trainscope run`, or "
+            "Scope(dry_run=True)."
         )
     if not steps.count:
         where = "" if trace.info.steps_in_doubt else "outside steps "

@@ -45,6 +45,14 @@ class Trace:
     noted_waits: tuple[NotedWait, ...] = ()
     """Single waits in captured steps, in the order of their ends."""
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether a detector could see waits, so that one that is missing was not there."""
+        state = self.detector
+        if state is None or state.mode == "off":
+            return False
+        return self.info.dry_run or self.info.device is not None or state.armed_steps > 0
+
     def name(self, name_id: int) -> str:
         """The name of a range; ``?`` where a kill cut the list of names short."""
         return self.names[name_id] if name_id < len(self.names) else "?"

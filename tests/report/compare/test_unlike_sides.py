@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_runs import ITEM, site, trace, write_run
+from made_runs import ITEM, site, trace, without_gpu, write_run
 from made_traces import MadeTrace
 from nsys_file import gid, write
 
@@ -81,6 +81,16 @@ def test_runs_of_which_one_was_not_watched() -> None:
         compare(trace(syncs=(ITEM,)), trace(detector=None)),
     ):
         assert nothing_said(comparison)
+
+
+def test_without_a_gpu_and_no_dry_run_there_was_nothing_to_watch() -> None:
+    blind, seeing = without_gpu(), trace(syncs=(ITEM,))
+    for comparison, side in ((compare(blind, seeing), "before"), (compare(seeing, blind), "after")):
+        assert nothing_said(comparison)
+        assert (
+            f"{side}: no GPU there, and no dry run, so that a sync is new or gone cannot be told"
+            in comparison.notes
+        )
 
 
 def test_code_that_moved_is_nothing_new() -> None:

@@ -138,7 +138,7 @@ def test_the_longest_name_that_the_disk_takes_is_written(run: Path, tmp_path: Pa
 def test_a_name_that_is_no_text_is_written_and_told(run: Path, tmp_path: Path) -> None:
     file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
     done = check(run, file, "--update")
-    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/?.json: 1 known sync(s) written\n")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/?.json: 1 known sync written\n")
     assert check(run, file).exit_code == 0
 
 

@@ -31,7 +31,7 @@ def test_write_pass_fail(run: Path, tmp_path: Path) -> None:
         "--update, read it, and commit it\n"
     )
     written = CliRunner().invoke(app, [*asked, "--update"])
-    assert (written.exit_code, written.stdout) == (0, f"{file}: 1 known sync(s) written\n")
+    assert (written.exit_code, written.stdout) == (0, f"{file}: 1 known sync written\n")
     assert json.loads(file.read_text())["syncs"] == [
         {
             **{"file": "train.py", "function": "main", "source": "if loss.item() > 1e9:"},

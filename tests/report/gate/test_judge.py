@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_runs import ARMED, ITEM, MS, site, step_rows, trace
+from made_runs import ARMED, ITEM, MS, site, step_rows, trace, without_gpu
 from made_windows import Made
 
 from trainscope.errors import ConfigError
@@ -206,6 +206,7 @@ def test_ranks_count_together_and_the_busiest_gives_the_rate() -> None:
     [
         (trace(detector=None), "rank 0 has no record of a sync detector"),
         (trace(detector=DetectorState()), "rank 0 has no record of a sync detector"),
+        (without_gpu(), "rank 0 had no GPU to wait for, .*: record it again as a dry run"),
         (trace(missing_ranks=(1, 3)), "nothing was recorded of rank 1, 3"),
     ],
 )

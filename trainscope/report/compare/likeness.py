@@ -32,7 +32,7 @@ def same_profiler(before: Trace, after: Trace) -> bool:
 
 def both_watched(before: Trace, after: Trace) -> bool:
     """Whether a detector looked on both sides, so that a sync that is missing was not there."""
-    return _is_watched(before) and _is_watched(after)
+    return before.is_watched and after.is_watched
 
 
 def notes(
@@ -53,8 +53,9 @@ def notes(
     if not same_profiler(before, after):
         yield "two profilers name GPU work in two ways: kernels and findings are not compared"
     for side, trace in (("before", before), ("after", after)):
-        if trace.info.source == "run" and not _is_watched(trace):
-            yield f"{side}: no detector looked, so that a sync is new or gone cannot be told"
+        if trace.info.source == "run" and not trace.is_watched:
+            why = "no detector looked" if _had_none(trace) else "no GPU there, and no dry run"
+            yield f"{side}: {why}, so that a sync is new or gone cannot be told"
         if trace.ranks:
             yield f"{side}: of {1 + len(trace.ranks)} ranks rank {trace.rank} is compared"
     if step.band is not None:
@@ -68,5 +69,5 @@ def notes(
         yield "only one of the two has a captured window: idle time and kernels are not compared"
 
 
-def _is_watched(trace: Trace) -> bool:
-    return trace.detector is not None and trace.detector.mode != "off"
+def _had_none(trace: Trace) -> bool:
+    return trace.detector is None or trace.detector.mode == "off"

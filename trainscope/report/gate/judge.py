@@ -96,6 +96,12 @@ def _require_recording(trace: Trace) -> None:
                 f"{trace.path}: rank {rank.rank} has no record of a sync detector, so that it has "
                 "no new sync cannot be told: record it again, with the detector on"
             )
+        if not rank.is_watched:
+            raise ConfigError(
+                f"{trace.path}: rank {rank.rank} had no GPU to wait for, so that it has no new "
+                "sync cannot be told: record it again as a dry run, by `trainscope run` or with "
+                "Scope(dry_run=True)"
+            )
     if trace.missing_ranks:
         ranks = ", ".join(map(str, trace.missing_ranks))
         raise ConfigError(f"{trace.path}: nothing was recorded of rank {ranks}: record it again")
