@@ -150,6 +150,33 @@ def test_grad_scaler_steps_through_it(hooks: Hooks, ranges: WrittenRanges) -> No
     assert ranges.text == "backward() optimizer() backward()", "a skipped step is no step"
 
 
+def test_optimizers_that_step_in_hooks_of_a_backward_are_part_of_it(
+    hooks: Hooks, ranges: WrittenRanges
+) -> None:
+    model = nn.Linear(2, 1)
+    optimizers: dict[torch.Tensor, torch.optim.Optimizer] = {
+        each: torch.optim.SGD([each], lr=0.1) for each in model.parameters()
+    }
+
+    def step(each: torch.Tensor) -> None:
+        optimizers[each].step()
+        optimizers[each].zero_grad()
+
+    for each, optimizer in optimizers.items():
+        each.register_post_accumulate_grad_hook(step)
+        hooks.add_optimizer(optimizer)
+    for ranges.step in range(20):
+        model(torch.ones(1, 2)).sum().backward()
+    ranges.step = 20
+    torch.ones(1, requires_grad=True).sum().backward()
+    assert ranges.text == " ".join(["backward()"] * 21)
+    assert ranges.counts == (0, 21, 20), "one for each backward that stepped"
+    assert hooks.not_seen() == (
+        "the time of the optimizers: they step inside the backward (20 times), whose time holds "
+        "theirs",
+    )
+
+
 @pytest.mark.parametrize("scheduled", [False, True])
 @pytest.mark.parametrize("how", ["deepcopy", "pickle", "save"])
 def test_copies_carry_no_hook(

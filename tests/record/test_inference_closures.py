@@ -1,6 +1,11 @@
-"""An optimizer that calls a closure runs a turn's forward and backward, wherever it stands."""
+"""An optimizer that calls a closure runs a turn's forward and backward, wherever it stands.
+
+And one that a hook of the backward calls ends the turn's training with that backward.
+"""
 
 from __future__ import annotations
+
+import sys
 
 from tape import Tape, seen
 
@@ -45,3 +50,22 @@ def test_closures_of_which_a_turn_may_run_either_or_both_cannot_be_told() -> Non
                 t.optimize(closure)
 
     assert seen(program).inference.counted_by.startswith("cannot tell: ")
+
+
+def test_behind_a_loop_whose_backward_runs_the_optimizer_nothing_trains() -> None:
+    inside: list[bool | None] = []
+
+    def program(t: Tape) -> None:
+        def where() -> None:
+            inside.append(t.inference.inside(sys._getframe(1)))
+
+        for _ in range(6):
+            t.forward()
+            t.backward()
+            t.inference.on_event("optimizer in backward")
+            where()
+        where()
+
+    tape = seen(program)
+    assert inside == [True] * 6 + [False]
+    assert tape.inference.steps == tape.ended == 6

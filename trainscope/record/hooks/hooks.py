@@ -15,7 +15,12 @@ from trainscope.record.hooks.fetches import FETCHES, FetchWatcher
 from trainscope.record.hooks.methods import CALLS, STEPS, steps_of
 from trainscope.record.hooks.module_watchers import EveryModelWatcher, ModuleWatcher
 from trainscope.record.hooks.ranges import LoopRanges, RangeRecorder
-from trainscope.record.hooks.unseen import unseen_forwards, unseen_modules, unseen_optimizer_steps
+from trainscope.record.hooks.unseen import (
+    unseen_forwards,
+    unseen_modules,
+    unseen_optimizer_steps,
+    unseen_optimizer_times,
+)
 from trainscope.record.hooks.watchers import BackwardWatcher, ForwardWatcher, StepWatcher
 from trainscope.sync.own_code import leave_uncompiled
 
@@ -173,6 +178,7 @@ class Hooks:
             *unseen_forwards(forwards, ranges),
             *unseen_modules(self._modules, ranges.recorder.forwards),
             *unseen_optimizer_steps(self._steps, ranges),
+            *unseen_optimizer_times(ranges),
         )
 
     def _cannot(self, what: str, error: Exception) -> None:

@@ -68,6 +68,7 @@ class LoopRanges:
         "active",
         "at_lull",
         "backward_steps",
+        "backwards_that_stepped",
         "failure",
         "in_backward",
         "in_fetch",
@@ -76,6 +77,7 @@ class LoopRanges:
         "last_backward_step",
         "loop",
         "recorder",
+        "stepped_in_backward",
         "turn",
     )
 
@@ -90,6 +92,9 @@ class LoopRanges:
         self.in_backward = False
         self.in_optimizer = False
         self.in_fetch = False
+        self.stepped_in_backward = False
+        """Whether an optimizer stepped in a hook of the backward that runs, or of the last one."""
+        self.backwards_that_stepped = 0
         self.backward_steps = 0
         """Steps with at least one training backward; outside a step each backward counts."""
         self.last_backward_step = -1

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from trainscope.record.hooks.module_watchers import ModuleWatcher
 from trainscope.record.hooks.ranges import LoopRanges
 from trainscope.record.hooks.watchers import ForwardWatcher, StepWatcher
+from trainscope.trace.plural import count
 
-__all__ = ["unseen_forwards", "unseen_modules", "unseen_optimizer_steps"]
+__all__ = [
+    "unseen_forwards", "unseen_modules", "unseen_optimizer_steps", "unseen_optimizer_times",
+]  # fmt: skip
 
 _NAMED = 5
 """Submodules named in one sentence."""
@@ -48,6 +51,17 @@ def unseen_optimizer_steps(watchers: Sequence[StepWatcher], ranges: LoopRanges) 
         ranges,
         "it may run inside a larger compiled function, or through a bound `step` that was taken "
         "before wrap",
+    )
+
+
+def unseen_optimizer_times(ranges: LoopRanges) -> tuple[str, ...]:
+    """A sentence where optimizers step in hooks of the backward."""
+    backwards = ranges.backwards_that_stepped
+    if not backwards:
+        return ()
+    return (
+        f"the time of the optimizers: they step inside the backward ({count(backwards, 'time')}), "
+        "whose time holds theirs",
     )
 
 

@@ -89,7 +89,11 @@ class ForwardWatcher:
 
 
 class StepWatcher:
-    """An optimizer's outermost ``step`` is the range ``optimizer``, any inside it part of that."""
+    """An optimizer's outermost ``step`` is the range ``optimizer``, any inside it part of that.
+
+    One in a hook of a gradient, on whichever thread of autograd's, is part of the backward, which
+    then counts as one optimizer step, be there an optimizer for each parameter.
+    """
 
     __slots__ = ("_range", "first_at", "label", "ranges", "seen_at", "seen_step")
 
@@ -110,6 +114,9 @@ class StepWatcher:
             or running_backward() != -1
             or (dispatch_modes() and ranges.elsewhere())
         ):
+            if ranges.active and ranges.in_backward and running_backward() != -1:
+                ranges.stepped_in_backward = True
+                self._saw(ranges)
             return None
         recorder = ranges.recorder
         try:
@@ -121,14 +128,17 @@ class StepWatcher:
                 recorder.optimizer_steps += 1
                 ranges.loop.eval_mode = False
                 ranges.in_optimizer = True
-            self.seen_at = ranges.backward_steps
-            if self.first_at < 0:
-                self.first_at = self.seen_at
-            self.seen_step = recorder.step
+            self._saw(ranges)
         except Exception as error:
             ranges.fail(error)
             return None
         return token
+
+    def _saw(self, ranges: LoopRanges) -> None:
+        self.seen_at = ranges.backward_steps
+        if self.first_at < 0:
+            self.first_at = self.seen_at
+        self.seen_step = ranges.recorder.step
 
     def end(self, token: Any) -> None:
         """Close the range."""
@@ -179,6 +189,7 @@ class BackwardWatcher:
                     ranges.backward_steps += 1
                 ranges.loop.eval_mode = False
             ranges.in_backward = True
+            ranges.stepped_in_backward = False
             at_lull = ranges.at_lull
             if at_lull is not None:
                 ranges.at_lull = None
@@ -194,5 +205,10 @@ class BackwardWatcher:
         ranges.in_backward = False
         try:
             self._range.close(token)
+            if ranges.stepped_in_backward:
+                ranges.backwards_that_stepped += 1
+                ranges.recorder.optimizer_steps += 1
+                if ranges.recorder.on_event is not None:
+                    ranges.recorder.on_event("optimizer in backward")
         except Exception as error:
             ranges.fail(error)

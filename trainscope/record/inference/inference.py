@@ -72,8 +72,9 @@ class StepInference:
 
         ``kind`` is ``forward``, ``evaluation``, ``backward``, ``grad`` (``torch.autograd.grad``),
         ``optimizer``, ``data`` (``first data``: an iterator's first fetch) or ``no data``: the
-        fetch before found none. What an optimizer's step calls (a closure) is all in that step's
-        turn. True: a turn of the training loop has begun, and has only fetched so far.
+        fetch before found none. ``optimizer in backward`` follows a backward that ran one in a
+        hook. What an optimizer's step calls (a closure) is all in that step's turn. True: a turn
+        of the training loop has begun, and has only fetched so far.
         """
         if self._cannot_tell is not None:
             return False
@@ -81,6 +82,8 @@ class StepInference:
             self._gradients += 1
         if kind == "no data":
             self._no_data()
+        elif kind == "optimizer in backward":
+            learn_extent(self._owner, self._loops.on_way)
         elif not within_optimizer:
             self._move(kind)
         else:
