@@ -70,6 +70,7 @@ def test_help_loads_no_torch(verb: str) -> None:
         (["-m", "no_such_module_here"], 1, "no module named 'no_such_module_here'"),
         (["-m", "folder.absent"], 1, "no module named 'folder.absent'"),
         (["binary.py"], 1, "binary.py is not Python source: it holds null bytes"),
+        (["book.ipynb"], 1, "'book.ipynb' is a notebook, which is run in a kernel: make a"),
         (["--wait", "-1", "ok.py"], 2, "--wait"),
         (["--sync", "loud", "ok.py"], 2, "loud"),
         (["--lr", "3", "ok.py"], 2, "No such option"),
@@ -80,6 +81,7 @@ def test_what_cannot_be_run_is_refused(
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "binary.py").write_bytes(b"\x7fELF\0\0")
+    write(tmp_path, "book.ipynb", '{"cells": []}')
     write(tmp_path, "ok.py", "")
     ours = under_cold_run(*words, cwd=tmp_path)
     assert ours.status == status, ours.err

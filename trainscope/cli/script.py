@@ -131,6 +131,12 @@ def load_script(path: str) -> Program:
             source = opened.read()
     except OSError as error:
         raise ProgramError(f"can't open {file!r}: {error.strerror}", 2) from None
+    if file.endswith(".ipynb"):
+        raise ProgramError(
+            f"{path!r} is a notebook, which is run in a kernel: make a trainscope.Scope around the "
+            f"loop there, or run it as a script: jupyter nbconvert --to script {path}",
+            1,
+        )
     if source.startswith(importlib.util.MAGIC_NUMBER):
         loader = importlib.machinery.SourcelessFileLoader("__main__", file)
         code = loader.get_code("__main__")
