@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trainscope.cli.later_run import tell_of_a_later_run
 from trainscope.cli.output import error_line, show_any_character
 from trainscope.cli.report_format import TextFormat
 
@@ -61,7 +62,9 @@ def _update(run_dir: Path, baseline: Path, format: TextFormat) -> None:
     if format is TextFormat.json:
         raise ConfigError("--update judges nothing that --format json could show: leave one out")
     known = read_baseline(baseline)
-    new = updated(api.load(run_dir), known)
+    trace = api.load(run_dir)
+    tell_of_a_later_run("check", trace)
+    new = updated(trace, known)
     write_baseline(baseline, new)
     written = count_of(len(new.syncs), "known sync")
     typer.echo(plain(f"{baseline}: {written} written"))
@@ -83,6 +86,7 @@ def _hold(run_dir: Path, baseline: Path, format: TextFormat) -> bool:
             "read it, and commit it"
         )
     trace = api.load(run_dir)
+    tell_of_a_later_run("check", trace)
     judgement = judge(trace, known)
     typer.echo(json.render(judgement) if format is TextFormat.json else render(judgement), nl=False)
     return judgement.passed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainscope.cli.later_run import tell_of_a_later_run
 from trainscope.cli.output import error_line, show_any_character
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def report(
     show_any_character()
     try:
         trace = _load(path)
+        tell_of_a_later_run("report", trace)
         if format is Format.html:
             if output is None and sys.stdout.isatty():
                 typer.echo("trainscope report: a page is no text; add -o page.html", err=True)
