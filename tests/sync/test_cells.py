@@ -23,13 +23,8 @@ class Notebook:
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {"torch": torch}
-        self.history_manager = SimpleNamespace(input_hist_raw=[""], input_hist_parsed=[""])
-        self.compile = SimpleNamespace()  # of IPython 7: it has no names for its files
+        self.history_manager: Any = SimpleNamespace(input_hist_raw=[""], input_hist_parsed=[""])
         self.files = 0
-
-    @property
-    def execution_count(self) -> int:
-        return len(self.history_manager.input_hist_raw)
 
     def run(self, cell: str, body: str | None = None, *, file: str | None = None) -> None:
         """Run a cell; ``body`` is what a magic runs of it, as code of ``file``."""
@@ -53,10 +48,10 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
     made = Notebook()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: made))  # type: ignore[arg-type]
     before = set(linecache.cache)
-    cells._named.cache_clear()
+    cells._named.clear()
     cells._timed.clear()
     yield made
-    cells._named.cache_clear()
+    cells._named.clear()
     for file in set(linecache.cache) - before:
         if file.startswith(("In[", "/tmp/ipykernel_12/")):
             del linecache.cache[file]
@@ -74,6 +69,14 @@ def test_a_cell_has_its_number_and_so_has_the_cell_that_called_it(notebook: Note
     sites = detector.sites()
     assert places(sites) == {("In[1]:2", "return x.tolist()"), ("In[3]:3", "x.item()")}
     assert {site.caller for site in sites if site.file == "In[1]"} == {"In[3]:2"}
+
+
+def test_at_the_end_when_ipython_has_no_history_a_cell_keeps_its_number(notebook: Notebook) -> None:
+    notebook.run("def read(x):\n    return x.tolist()\n")
+    with SyncDetector(dry_run=True) as detector:
+        notebook.run("read(torch.zeros((), device='cpu'.lower()))")
+    notebook.history_manager = None
+    assert {(site.file, site.caller) for site in detector.sites()} == {("In[1]", "In[2]:1")}
 
 
 def test_a_cell_that_is_run_again_has_its_new_number(notebook: Notebook) -> None:

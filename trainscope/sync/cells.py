@@ -7,7 +7,6 @@ from top to bottom.
 
 from __future__ import annotations
 
-import functools
 import linecache
 import re
 import sys
@@ -35,6 +34,8 @@ class Cell:
 
 
 _timed: weakref.WeakKeyDictionary[CodeType, Cell] = weakref.WeakKeyDictionary()
+_named: dict[str, tuple[int, Cell | None]] = {}
+"""For each file the cell, and how many inputs there were when it was looked up."""
 
 
 def cell_of(code: CodeType) -> Cell | None:
@@ -42,17 +43,21 @@ def cell_of(code: CodeType) -> Cell | None:
 
     Code under ``%%time`` says it only while it runs, and is known from the first time it is asked.
     """
-    shell = _shell()
-    if shell is None:
-        return None
-    if code.co_filename not in _TIMED:
-        return _named(code.co_filename, shell.execution_count)
-    if code not in _timed and code.co_name == "<module>":
-        history = shell.history_manager
-        cell = _cell(history, len(history.input_hist_raw) - 1, [])
-        if cell.above:  # else it is a ``%time`` within the cell, and begins who knows where
-            _timed[code] = cell
-    return _timed.get(code)
+    history = _history()
+    name = code.co_filename
+    if name in _TIMED:
+        if history is not None and code not in _timed and code.co_name == "<module>":
+            cell = _cell(history, len(history.input_hist_raw) - 1, [])
+            if cell.above:  # else it is a ``%time`` within the cell, and begins who knows where
+                _timed[code] = cell
+        return _timed.get(code)
+    inputs, known = _named.get(name, (0, None))
+    if history is None or inputs == len(history.input_hist_raw):
+        return known
+    # run again as it was it has a new number
+    cell = _cell_named(history, name)
+    _named[name] = len(history.input_hist_raw), cell
+    return cell
 
 
 def source_of(code: CodeType) -> Cell:
@@ -67,21 +72,18 @@ def lines_of(code: CodeType, module_globals: dict[str, Any] | None = None) -> li
     return linecache.getlines(source.file, module_globals)[source.above :]
 
 
-def _shell() -> Any:
-    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+def _history() -> Any:
+    """What was typed in this process; None where nothing can be, or at its end any more."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "history_manager", None)
 
 
-@functools.lru_cache(maxsize=1024)
-def _named(name: str, _inputs: int) -> Cell | None:
-    """The cell whose file has that name; one that is run again as it was has a new number."""
-    shell = _shell()
-    labelled = getattr(shell.compile, "format_code_name", lambda _name: None)(name)
-    if labelled is None and _CELL.search(name) is None:
+def _cell_named(history: Any, name: str) -> Cell | None:
+    if _CELL.search(name) is None:
         return None
     lines = linecache.getlines(name)
-    text = "".join(lines).strip("\n")
-    number = _number(shell.history_manager, text)
-    return None if number is None else _cell(shell.history_manager, number, lines)
+    number = _number(history, "".join(lines).strip("\n"))
+    return None if number is None else _cell(history, number, lines)
 
 
 def _number(history: Any, text: str) -> int | None:
