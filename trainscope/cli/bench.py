@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainscope.cli.output import error_line, show_any_character
 
 if TYPE_CHECKING:
+    import torch
+
     from trainscope.bench.entry_points import Benchmark
     from trainscope.bench.model import Comparison
 
@@ -119,7 +121,7 @@ def _run(
     return not failed and not any(_bad(result) for result in results)
 
 
-def _remeasure(place: Any) -> None:
+def _remeasure(place: torch.device) -> None:
     import torch
 
     from trainscope.bench.ceilings import ceiling

@@ -137,7 +137,7 @@ def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
-def _loaded(driver: Any, index: int) -> Kernel:
+def _loaded(driver: ctypes.CDLL, index: int) -> Kernel:
     """Load the kernel into the device's primary context, which is the one that torch is in.
 
     That need not be current on this thread.

@@ -124,7 +124,11 @@ class CudaBlock:
     """Rows in GPU memory, copied to pinned memory on a stream of our own."""
 
     def __init__(
-        self, device: torch.device, buffer: torch.Tensor, host: torch.Tensor, numpy_dtype: Any
+        self,
+        device: torch.device,
+        buffer: torch.Tensor,
+        host: torch.Tensor,
+        numpy_dtype: type[np.generic],
     ) -> None:
         self.buffer = buffer
         self._host = host

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from trainscope.trace.metrics import RESERVED_NAMES
 
 __all__ = ["ROW_DTYPES", "capturing", "check_name", "host_number", "row_kind", "scalar"]
 
-ROW_DTYPES: dict[str, tuple[torch.dtype, Any]] = {
+ROW_DTYPES: dict[str, tuple[torch.dtype, type[np.generic]]] = {
     "float32": (torch.float32, np.float32),
     "float64": (torch.float64, np.float64),
     "int64": (torch.int64, np.int64),

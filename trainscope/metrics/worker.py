@@ -14,6 +14,7 @@ from trainscope.metrics.warn import warn
 
 __all__ = ["Lulls", "Worker"]
 
+_RUN_NOW_S = 5.0
 _LULL_S = 0.05
 """A lull that has not come by then is not waited for: the loop may be evaluating, or over."""
 
@@ -98,11 +99,11 @@ class Worker:
             seconds = max(seconds, _LULL_S)
         self._again_s = min(self._again_s, seconds)
 
-    def run_now(self, timeout_s: float = 5.0) -> None:
-        """Run every task now, on the worker, and wait for it, at most ``timeout_s``."""
+    def run_now(self) -> None:
+        """Run every task now, on the worker, and wait for it, but not for ever."""
         # the round that is under way may have passed a task already: only the next one counts
         self._rounds_asked = asked = self._rounds_asked + 1
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + _RUN_NOW_S
         while self.running and self._rounds_done < asked and time.monotonic() < deadline_s:
             self.wake()
             time.sleep(0.001)

@@ -19,6 +19,8 @@ from trainscope.trace.run_info import RunInfo
 
 __all__ = ["counts", "run_info"]
 
+_TIMED_RANGES = 50
+
 
 def run_info(
     settings: Settings, world: World, started: tuple[int, int], counted_by: str | None
@@ -78,12 +80,12 @@ def _argv() -> list[str]:
         return []
 
 
-def _range_cost_ns(ranges: int = 50) -> float:
+def _range_cost_ns() -> float:
     """CPU time of one range with no tool attached, in nanoseconds, measured now."""
     recorder = Recorder()
     recorder.begin_step(0)
     began_ns = perf_counter_ns()
-    for _ in range(ranges):
+    for _ in range(_TIMED_RANGES):
         with Range(recorder, "cost"):
             pass
-    return (perf_counter_ns() - began_ns) / ranges
+    return (perf_counter_ns() - began_ns) / _TIMED_RANGES

@@ -32,8 +32,8 @@ class Recorder:
         "optimizer_steps", "over", "rows", "rows_dropped", "shown", "stack", "step", "steps_done",
     )  # fmt: skip
 
-    def __init__(self, loop: LoopState | None = None, domain: TimelineDomain | None = None) -> None:
-        self.loop = loop if loop is not None else LoopState()
+    def __init__(self, domain: TimelineDomain | None = None) -> None:
+        self.loop = LoopState()
         self.loop.find_phase = self._phase
         self._tools = ShownRanges(domain)
         self.shown = domain is not None

@@ -10,6 +10,9 @@ from pydantic import BaseModel, Field, ValidationError
 
 from trainscope.errors import ConfigError
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 __all__ = ["Action", "Schedule"]
 
 _Count = Annotated[int, Field(strict=True, ge=0)]
@@ -89,7 +92,7 @@ def _explain(error: ValidationError) -> str:
     return "; ".join(_explain_one(fault) for fault in error.errors())
 
 
-def _explain_one(fault: Any) -> str:
+def _explain_one(fault: ErrorDetails) -> str:
     name = str(fault["loc"][0]) if fault["loc"] else ""
     kind = fault["type"]
     if kind == "extra_forbidden":

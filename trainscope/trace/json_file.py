@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from trainscope.errors import RunDirectoryError
 
 __all__ = ["MISSING", "decode", "read_json", "size_of"]
+
+Kind = TypeVar("Kind")
 
 MISSING = object()
 """What stands for a file that is not there."""
@@ -46,7 +48,7 @@ def read_json(path: Path, default: object = MISSING) -> Any:
         raise RunDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def decode(kind: Any, data: object, path: Path, where: str = "") -> Any:
+def decode(kind: type[Kind], data: object, path: Path, where: str = "") -> Kind:
     """``data`` as ``kind``; raises RunDirectoryError, which names the place below ``where``."""
     try:
         return TypeAdapter(kind).validate_python(data)

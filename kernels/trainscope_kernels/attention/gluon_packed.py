@@ -6,13 +6,12 @@ there are, one record a block; the forward's programs read how many and take rec
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 
 from trainscope_kernels.attention.gluon_band import BAND_OPEN
+from trainscope_kernels.attention.masking import Band
 from trainscope_kernels.attention.triton_launch import Launch, start
 
 __all__ = ["RECORD", "block_records", "longest_first", "most_blocks"]
@@ -131,7 +130,7 @@ def most_blocks(rows: int, sequences: int, queries: int) -> int:
 
 
 def block_records(
-    cu_q: torch.Tensor, cu_k: torch.Tensor, rows: int, queries: int, keys: int, band: Any
+    cu_q: torch.Tensor, cu_k: torch.Tensor, rows: int, queries: int, keys: int, band: Band
 ) -> torch.Tensor:
     """The list on its device: int32 (1 + blocks at most, RECORD), unused ones left empty.
 

@@ -6,7 +6,6 @@ import gzip
 import os
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch._C._profiler import _ExperimentalConfig
@@ -124,7 +123,7 @@ class TorchWindow:
         return tuple(lacks)
 
 
-def _sync_events() -> Any:
+def _sync_events() -> _ExperimentalConfig | None:
     """The setting that adds CUDA's own sync events, or None where torch does not know it."""
     try:
         return _ExperimentalConfig(enable_cuda_sync_events=True)

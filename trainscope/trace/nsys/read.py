@@ -32,14 +32,14 @@ _RECORDINGS = (".nsys-rep", ".qdrep")
 _STRINGS = "StringIds"
 
 
-def read_nsys(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Window:
+def read_nsys(path: str | os.PathLike[str]) -> Window:
     """The window in an nsys recording: ``.sqlite``, ``.sqlite.gz``, ``.nsys-rep`` or ``.qdrep``.
 
     Of several processes it is the one with most GPU work. A recording is exported by nsys into a
     temporary folder first. What is missing or had to be left out is said in ``Window.problems``.
     Raises TraceError for a file that is no such recording, is damaged or cannot be exported.
     """
-    return read_nsys_processes(path, progress=progress)[0]
+    return read_nsys_processes(path)[0]
 
 
 def read_nsys_processes(
