@@ -12,7 +12,7 @@ from torch.autograd import backward as imported_before_backward
 from torch.autograd import grad as imported_before_grad
 from written_ranges import WrittenRanges
 
-from trainscope.record.hooks import Hooks
+from trainscope.record.hooks import Hooks, watchers
 from trainscope.record.hooks.engine import ENGINE
 
 
@@ -40,6 +40,39 @@ def test_every_way_to_call_it(ranges: WrittenRanges) -> None:
     assert ranges.counts == (0, 3, 0), "grad() trains nothing by itself"
     assert ranges.text == " ".join(["backward()"] * 5)
     assert torch.equal(x.grad, torch.full((3,), 6.0))
+
+
+def test_one_that_is_captured_into_a_cuda_graph_is_told_apart(
+    ranges: WrittenRanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    ranges.on_event = events.append
+    x = leaf()
+    (x * 2).sum().backward()
+    monkeypatch.setattr(watchers, "stream_is_capturing", lambda: True)
+    (x * 2).sum().backward()
+    torch.autograd.grad((x * 2).sum(), x)
+    assert events == ["backward", "captured backward", "grad"]
+
+
+@pytest.mark.gpu
+def test_one_that_a_real_graph_captures(ranges: WrittenRanges) -> None:
+    events: list[str] = []
+    ranges.on_event = events.append
+    x = torch.ones(3, device="cuda", requires_grad=True)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        (x * 2).sum().backward()
+    torch.cuda.current_stream().wait_stream(side)
+    x.grad = None
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        (x * 2).sum().backward()
+    graph.replay()
+    assert events == ["backward", "captured backward"]
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0] * 3
 
 
 def test_double_backward(ranges: WrittenRanges) -> None:

@@ -491,6 +491,25 @@ def test_turns_whose_forward_and_backward_stand_in_arms_are_told_apart_by_their_
     assert tape.log == ["begin", "end"] * turns
 
 
+def test_replays_of_a_captured_backward_are_not_told_from_what_was_before() -> None:
+    """As torch's documentation captures a whole step, after a few on a side stream."""
+
+    def program(t: Tape) -> None:
+        for _ in range(3):
+            t.train()
+        t.forward()
+        t.inference.on_event("captured backward")
+        t.optimize()
+        for _ in range(20):
+            assert t.inference.inside(sys._getframe()), "its replays train"
+
+    tape = seen(program)
+    assert tape.inference.steps is None
+    assert tape.inference.counted_by == (
+        "cannot tell: a training backward was captured into a CUDA graph: replays are not seen"
+    )
+
+
 def test_turns_that_did_not_train_are_not_counted_where_they_may_be_parts_of_others() -> None:
     def program(t: Tape) -> None:
         for i in range(40):

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import is_grad_enabled
 
+from trainscope.metrics.lanes import stream_is_capturing
 from trainscope.record.hooks.ranges import LoopRanges, dispatch_modes, running_backward
 
 __all__ = ["BackwardWatcher", "ForwardWatcher", "StepWatcher"]
@@ -177,7 +178,9 @@ class BackwardWatcher:
         recorder = ranges.recorder
         try:
             if recorder.on_event is not None:
-                recorder.on_event("backward" if target else "grad")
+                kind = "backward" if target else "grad"
+                captured = target and stream_is_capturing()
+                recorder.on_event("captured backward" if captured else kind)
             token = self._range.open()
             if target:
                 recorder.backwards += 1

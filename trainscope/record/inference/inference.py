@@ -73,8 +73,9 @@ class StepInference:
         ``kind`` is ``forward``, ``evaluation``, ``backward``, ``grad`` (``torch.autograd.grad``),
         ``optimizer``, ``data`` (``first data``: an iterator's first fetch) or ``no data``: the
         fetch before found none. ``optimizer in backward`` follows a backward that ran one in a
-        hook. What an optimizer's step calls (a closure) is all in that step's turn. True: a turn
-        of the training loop has begun, and has only fetched so far.
+        hook, ``captured backward`` is one that a CUDA graph will replay. What an optimizer's step
+        calls (a closure) is all in that step's turn. True: a turn of the training loop has begun,
+        and has only fetched so far.
         """
         if self._cannot_tell is not None:
             return False
@@ -84,6 +85,10 @@ class StepInference:
             self._no_data()
         elif kind == "optimizer in backward":
             learn_extent(self._owner, self._loops.on_way)
+        elif kind == "captured backward":
+            self._give_up(
+                "a training backward was captured into a CUDA graph: replays are not seen"
+            )
         elif not within_optimizer:
             self._move(kind)
         else:
