@@ -40,7 +40,8 @@ class Notebook:
             self.files += 1
             file = f"/tmp/ipykernel_12/{self.files}.py"
             linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        exec(compile(text, file, "exec"), self.names)
+        code = compile(text, file, "exec")
+        exec(code if file == TIMED else code.replace(co_name="<cell line: 1>"), self.names)
 
 
 @pytest.fixture
@@ -68,6 +69,7 @@ def test_a_cell_has_its_number_and_so_has_the_cell_that_called_it(notebook: Note
         notebook.run("# twice\nread(x)\nx.item()\n")
     sites = detector.sites()
     assert places(sites) == {("In[1]:2", "return x.tolist()"), ("In[3]:3", "x.item()")}
+    assert {(site.line, site.function) for site in sites} == {(2, "read"), (3, "<module>")}
     assert {site.caller for site in sites if site.file == "In[1]"} == {"In[3]:2"}
 
 
@@ -121,6 +123,16 @@ def test_under_time_a_literal_cpu_is_read_in_the_source(notebook: Notebook) -> N
     with SyncDetector(dry_run=True) as detector:
         notebook.run(f"%%time\n{body}", body, file=TIMED)
     assert [(site.kind, site.line) for site in detector.sites()] == [("d2h", 3)]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_wait_that_is_no_call_is_named_by_its_source(notebook: Notebook) -> None:
+    body = "x = torch.ones(4, device='cuda')\nfor _ in range(3):\n    x[x > 0]\n"
+    with SyncDetector() as detector:
+        notebook.run(f"%%time\n{body}", body, file=TIMED)
+        notebook.run(body)
+    told = {(site.kind, f"{site.file}:{site.line}", site.count) for site in detector.sites()}
+    assert told == {("nonzero", "In[1]:4", 3), ("nonzero", "In[2]:3", 3)}
 
 
 def test_code_of_a_magic_within_a_cell_is_at_no_line_of_it(notebook: Notebook) -> None:

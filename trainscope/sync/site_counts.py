@@ -165,9 +165,15 @@ def describe(frame: FrameType | None) -> tuple[str, int, str, str]:
     code, line = frame.f_code, frame.f_lineno or 0
     lines = lines_of(code, frame.f_globals)
     source = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-    resumed = _RESUMED.match(code.co_name)
     file, line = file_and_line(code, line)
-    return file, line, resumed.group(1) if resumed else code.co_name, source
+    return file, line, _function(code.co_name), source
+
+
+def _function(name: str) -> str:
+    if name.startswith("<cell line: "):  # what IPython 7 and 8 call a cell's own code
+        return "<module>"
+    resumed = _RESUMED.match(name)
+    return resumed.group(1) if resumed else name
 
 
 def file_and_line(code: CodeType, line: int) -> tuple[str, int]:
