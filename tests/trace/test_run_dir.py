@@ -12,7 +12,8 @@ from made_runs import INFO, trace, write_run
 
 from trainscope.errors import RunDirectoryError
 from trainscope.trace.files import jsonable
-from trainscope.trace.run_dir import RunDirectory, read_run
+from trainscope.trace.read_run import read_run
+from trainscope.trace.run_dir import RunDirectory
 
 
 def test_missing_and_empty_directories_are_used(tmp_path: Path) -> None:

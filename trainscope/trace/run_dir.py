@@ -24,26 +24,26 @@ half of one. Times are ``time.perf_counter_ns()`` of that rank's process.
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 import platform
 import shutil
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainscope.errors import RunDirectoryError
+from trainscope.trace.claim import (
+    absolute,
+    claim,
+    make_rank_dir,
+    wait_for_claim,
+    working_directory,
+)
 from trainscope.trace.files import RowFile, write_json_file
-from trainscope.trace.read_run import read_run
 from trainscope.trace.run_info import RunInfo
 from trainscope.trace.syncs import DetectorState, SyncSite
 
-__all__ = ["RunDirectory", "read_run"]
-
-_POLL_S = 0.05
+__all__ = ["RunDirectory"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RunDirectory:
     """What the report has to say about how this directory was chosen; goes into ``run.json``."""
     owner: bool = True
     """This rank writes ``run.json``."""
-    cwd: str | None = field(default_factory=lambda: _working_directory(), compare=False)
+    cwd: str | None = field(default_factory=working_directory, compare=False)
     """Where the program started: a report names files relative to it. None: it is deleted."""
     _rows: list[RowFile] = field(default_factory=list, repr=False, compare=False)
 
@@ -84,24 +84,24 @@ class RunDirectory:
         and, where none appears, claim a directory ``path-rankN`` of their own and note it.
         Raises RunDirectoryError when ``path`` cannot be a directory of its own.
         """
-        asked = _absolute(path)
+        asked = absolute(path)
         if rank == 0:
-            taken = _claim(asked, launch_id, world_size)
+            taken = claim(asked, launch_id, world_size)
             made = cls(taken, rank, launch_id, moved_from=None if taken == asked else asked)
-            _make_rank_dir(made.rank_dir)
+            make_rank_dir(made.rank_dir)
             return made
-        found = _wait_for_claim(asked, rank, launch_id, wait_s)
+        found = wait_for_claim(asked, rank, launch_id, wait_s)
         if found is not None:
             moved_from = None if found == asked else asked
             return cls(found, rank, launch_id, moved_from=moved_from, owner=False)
         alone = asked.with_name(f"{asked.name}-rank{rank}")
-        taken = _claim(alone, launch_id, world_size)
+        taken = claim(alone, launch_id, world_size)
         note = (
             f"rank {rank} of {world_size} found no directory of rank 0 at {asked} within "
             f"{wait_s:g} s and stands alone here: are the ranks on one file system?"
         )
         made = cls(taken, rank, launch_id, moved_from=asked, notes=(note,))
-        _make_rank_dir(made.rank_dir)
+        make_rank_dir(made.rank_dir)
         return made
 
     def write_info(self, info: RunInfo) -> None:
@@ -152,106 +152,3 @@ class RunDirectory:
         with suppress(OSError):
             (self.path / "run.json").unlink(missing_ok=True)
             self.path.rmdir()
-
-
-def _working_directory() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:
-        return None
-
-
-def _absolute(path: str | os.PathLike[str]) -> Path:
-    given = f"{os.fspath(path)!r:.200}"
-    try:
-        absolute = os.path.abspath(path)
-        os.fsencode(absolute)
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{given} is relative to a working directory that is deleted; name an absolute path"
-        ) from error
-    except ValueError as error:
-        raise RunDirectoryError(f"{given} is no name for a directory: {error}") from error
-    if "\0" in absolute:
-        raise RunDirectoryError(f"{given} is no name for a directory: it holds a NUL")
-    return Path(absolute)
-
-
-def _siblings(asked: Path) -> Iterator[Path]:
-    yield asked
-    for number in itertools.count(2):
-        yield asked.with_name(f"{asked.name}-{number}")
-
-
-def _claim(asked: Path, launch_id: str, world_size: int) -> Path:
-    """The first of ``asked``, ``asked-2``, … that is empty, now holding our ``run.json``."""
-    body = json.dumps({"schema_version": 1, "launch_id": launch_id, "world_size": world_size})
-    try:
-        if asked.exists() and not asked.is_dir():
-            raise RunDirectoryError(
-                f"{asked} is a file; a run needs a directory: give another name"
-            )
-        if str(asked) in (_working_directory(), asked.anchor) and any(asked.iterdir()):
-            raise RunDirectoryError(
-                f"{asked} is not empty, and a numbered sibling of it would lie outside; "
-                "name a directory of its own, such as 'runs/mlp'"
-            )
-        for path in _siblings(asked):
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                continue
-            path.mkdir(parents=True, exist_ok=True)
-            if _create_exclusively(path / "run.json", body):
-                return path
-    except OSError as error:
-        raise RunDirectoryError(
-            f"cannot make a run directory at {asked}: {error.strerror or error}; "
-            "name a place that can be written to"
-        ) from error
-    raise AssertionError("the siblings never end")
-
-
-def _create_exclusively(path: Path, body: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-    except FileExistsError:
-        return False  # another launch was faster
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(body)
-    return True
-
-
-def _make_rank_dir(path: Path) -> None:
-    try:
-        path.mkdir()
-    except OSError as error:
-        raise RunDirectoryError(f"cannot make {path}: {error.strerror or error}") from error
-
-
-def _wait_for_claim(asked: Path, rank: int, launch_id: str, wait_s: float) -> Path | None:
-    """Rank 0's directory of this launch, this rank's folder made in it; None after ``wait_s``."""
-    deadline = time.monotonic() + wait_s
-    while True:
-        for path in itertools.takewhile(Path.exists, _siblings(asked)):
-            if _launch_of(path / "run.json") != launch_id:
-                continue
-            try:
-                (path / f"rank{rank}").mkdir()
-            except FileExistsError:
-                continue  # an older launch under the same id: its folder is not ours to mix with
-            except OSError as error:
-                raise RunDirectoryError(
-                    f"rank {rank} cannot make its folder in {path}: {error.strerror or error}"
-                ) from error
-            return path
-        if time.monotonic() >= deadline:
-            return None
-        time.sleep(_POLL_S)
-
-
-def _launch_of(run_json: Path) -> str | None:
-    """The launch that holds a directory; None where there is none, or its claim is half written."""
-    try:
-        data = json.loads(run_json.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return data.get("launch_id") if isinstance(data, dict) else None
