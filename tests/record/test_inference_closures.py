@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import sys
 
+import pytest
 from tape import Tape, seen
 
 
-def test_a_closure_that_a_library_dispatches_to_beside_gradients_of_a_test() -> None:
-    """As deepxde's loop: a chain of ``elif`` with no ``else``, and gradients in its test."""
+@pytest.mark.parametrize("turns", [1, 12])
+def test_a_closure_that_a_library_dispatches_to_beside_gradients_of_a_test(turns: int) -> None:
+    """As deepxde's loop: a chain of ``elif`` with no ``else``, and gradients in its test.
+
+    L-BFGS may need one turn only.
+    """
 
     def program(t: Tape) -> None:
         def closure() -> None:
@@ -24,17 +29,17 @@ def test_a_closure_that_a_library_dispatches_to_beside_gradients_of_a_test() -> 
             elif backend == "torch":
                 t.optimize(closure)
 
-        for i in range(12):
+        for i in range(turns):
             step("torch")
             if i % 5 == 0:
                 t.forward()
                 t.grad()
 
     tape = seen(program)
-    assert tape.inference.steps == 12
+    assert tape.inference.steps == turns
     assert tape.inference.counted_by.startswith("trainscope run: turns of the loop at ")
     tape.inference.finish()
-    assert tape.ended == 12
+    assert tape.ended == turns
 
 
 def test_closures_of_which_a_turn_may_run_either_or_both_cannot_be_told() -> None:

@@ -25,14 +25,15 @@ def trained_certain(turns: LoopTurns) -> bool:
     Where a turn only evaluates, it may have been taken for a part of its neighbour, and is no step
     anyway. Where each turn seems to have run the same forward and a backward, turns that ran but
     one of them would have had to alternate all along, and those that trained are counted right even
-    so.
+    so. An optimizer's closure runs both at one place.
     """
     if idle_certain(turns):
         return True
     forwards = _turns_at(turns, turns.places_of["forward"])
-    both = max(forwards.values(), default=0) >= turns.trained
-    enough = turns.trained >= _PAIRS
-    return both and enough and _told_apart(turns, turns.places_of["backward"], turns.trained)
+    backwards = _turns_at(turns, turns.places_of["backward"])
+    both = max(forwards.values(), default=0) >= turns.trained and turns.trained >= _PAIRS
+    closures = bool(backwards) and backwards.keys() <= forwards.keys()
+    return (both or closures) and _told_apart(turns, turns.places_of["backward"], turns.trained)
 
 
 def idle_certain(turns: LoopTurns) -> bool:
