@@ -40,6 +40,11 @@ PURELIB = sysconfig.get_paths()["purelib"]
         (os.path.join(sysconfig.get_paths()["scripts"], "torchrun"), False),
         ("<eval_with_key>.12", False),
         ("/tmp/torchinductor_me/ab/cab.py", False),
+        ("/home/me/.vscode/bundled/libs/debugpy/_vendored/pydevd/pydevd.py", False),
+        ("/home/me/.vscode/bundled/libs/debugpy/server/cli.py", False),
+        ("/home/me/.vscode/bundled/libs/debugpy/__main__.py", False),
+        ("/opt/pycharm/plugins/python/helpers/pydev/pydevd.py", False),
+        ("/home/me/pydev/train.py", True),
     ],
 )
 def test_whose_file(filename: str, user: bool) -> None:
@@ -108,8 +113,8 @@ TORCH = os.path.dirname(torch.__file__)
 PLUMBING = [
     "_compile.py", "_dynamo/eval_frame.py", "_functorch/_aot_autograd/runtime_wrappers.py",
     "_inductor/output_code.py", "_jit_internal.py", "_library/custom_ops.py", "_ops.py",
-    "amp/autocast_mode.py", "autograd/function.py", "fx/graph_module.py", "overrides.py",
-    "utils/_contextlib.py", "utils/_device.py", "utils/_python_dispatch.py",
+    "amp/autocast_mode.py", "autograd/function.py", "functional.py", "fx/graph_module.py",
+    "overrides.py", "utils/_contextlib.py", "utils/_device.py", "utils/_python_dispatch.py",
 ]  # fmt: skip
 
 

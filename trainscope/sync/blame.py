@@ -12,7 +12,14 @@ import torch
 
 __all__ = ["Blame", "blame", "is_user_file", "library_frame", "working_frame"]
 
-_PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_PARTS = tuple(
+    part.replace("/", os.sep)
+    for part in (
+        "/site-packages/", "/dist-packages/",
+        # debuggers, which an editor brings along and starts the program with: VS Code, PyCharm
+        "/debugpy/_vendored/", "/debugpy/server/", "/debugpy/__main__.py", "/helpers/pydev/",
+    )
+)  # fmt: skip
 # Code that a library writes and compiles has such a name; all other <names> are the user's:
 # <stdin>, <string>, <ipython-input-…>.
 _GENERATED = ("<frozen ", "<eval_with_key>", "<__array_function__", "<attrs generated", "<torch_")
@@ -74,7 +81,7 @@ def _roots() -> tuple[str, ...]:
 # Frames of torch through which a call only passes on its way: they tell nobody what waited.
 _PASSING_FILES = (
     "_compile.py", "_jit_internal.py", "_ops.py", "overrides.py", "amp/autocast_mode.py",
-    "autograd/function.py", "utils/_contextlib.py", "utils/_device.py",
+    "autograd/function.py", "functional.py", "utils/_contextlib.py", "utils/_device.py",
     "utils/_python_dispatch.py",
 )  # fmt: skip
 _PASSING_FOLDERS = (
