@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import signal
+import textwrap
 import threading
 from pathlib import Path
 from typing import Any
@@ -390,3 +391,24 @@ def test_outside_windows_a_step_reaches_nothing_but_two_comparisons(
     assert calls == []
     run(capture, 1000, 1000)
     assert len(calls) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_after_a_window_ends_by_itself(place: Path) -> None:
+    program = """
+        import os, signal, sys
+        from pathlib import Path
+        from trainscope.record.capture import Capture
+        from trainscope.record.schedule import Schedule
+
+        capture = Capture(Schedule(active=1), Path("."))
+        capture.begin_step(0)
+        capture.end_step(0)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # it hung in the exit handlers of C++
+            sys.exit(3)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    ended = warm_script(place, textwrap.dedent(program)).end()
+    assert ended.out.split()[-1:] == ["3"], ended.err

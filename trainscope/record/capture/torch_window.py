@@ -14,6 +14,7 @@ from torch.profiler.profiler import _KinetoProfile
 
 from trainscope.record.capture.cupti import leaving, see_off, why_it_stays
 from trainscope.record.capture.foreign import is_recording
+from trainscope.record.capture.forked import let_children_end
 
 __all__ = ["TorchWindow"]
 
@@ -53,6 +54,7 @@ class TorchWindow:
     def prepare(self) -> None:
         """Switch the profiler on with its record thrown away."""
         self._profile.prepare_trace()
+        let_children_end()
         # else torch makes a Python object of each event as it stops: five times the pause
         self._profile.profiler.acc_events = False  # pyright: ignore[reportOptionalMemberAccess]
 
