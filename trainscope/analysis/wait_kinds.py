@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trainscope.analysis.waits import WaitCall
+from trainscope.analysis.wait_calls import WaitCall
 from trainscope.trace.window import CopyKind, Memory
 
 __all__ = ["called_function", "kind_of_wait"]

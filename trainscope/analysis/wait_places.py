@@ -13,8 +13,9 @@ from trainscope.analysis.nesting import Around, depths
 from trainscope.analysis.operators_before import operators_before
 from trainscope.analysis.thread_roles import AUTOGRAD, loop_thread, thread_roles
 from trainscope.analysis.user_frames import Frame, is_users, read_frame
+from trainscope.analysis.wait_calls import call_name
 from trainscope.analysis.wait_kinds import called_function, kind_of_wait
-from trainscope.analysis.waits import Waits, call_name
+from trainscope.analysis.waits import Waits
 from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import WindowSteps
 from trainscope.trace.window import Column, Window

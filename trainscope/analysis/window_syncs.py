@@ -9,8 +9,9 @@ import numpy as np
 
 from trainscope.analysis.live_sites import join_live_sites, with_lines
 from trainscope.analysis.noted_sites import LiveRecord, TimedWaits, lines_of_waits
+from trainscope.analysis.wait_calls import WaitCall
 from trainscope.analysis.wait_places import places_of_waits
-from trainscope.analysis.waits import WaitCall, Waits, find_waits
+from trainscope.analysis.waits import Waits, find_waits
 from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import WindowSteps
 from trainscope.trace.syncs import SyncSite

@@ -18,7 +18,8 @@ from trainscope.analysis.replay.program import ALL_LANES, Act, Item, Program, Wo
 from trainscope.analysis.replay.rank_waits import rank_waits_ns
 from trainscope.analysis.replay.shared_gpu import late_share
 from trainscope.analysis.thread_roles import AUTOGRAD, thread_roles, works_for_loop
-from trainscope.analysis.waits import WaitCall, find_waits
+from trainscope.analysis.wait_calls import WaitCall
+from trainscope.analysis.waits import find_waits
 from trainscope.analysis.window_site import WindowSite
 from trainscope.analysis.window_steps import WindowSteps
 from trainscope.analysis.window_syncs import WindowSync

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trainscope.analysis.launched_by import rows_of
 from trainscope.analysis.nesting import rows_by_thread
 from trainscope.analysis.replay.gpu_side import GpuSide
-from trainscope.analysis.waits import call_name
+from trainscope.analysis.wait_calls import call_name
 from trainscope.trace.window import Column, SyncKind, Window
 
 __all__ = ["Events", "find_events"]
