@@ -115,3 +115,19 @@ def test_a_refused_scope_leaves_nothing_running(tmp_path: Path) -> None:
     with pytest.raises(TrainscopeError):
         ts.Scope(tmp_path / "file")
     assert threading.active_count() == before
+
+
+def test_a_debugger_that_slows_the_steps_is_told(tmp_path: Path) -> None:
+    before = sys.gettrace()
+    sys.settrace(lambda *_: None)
+    try:
+        with ts.Scope(tmp_path / "traced") as scope, scope.step():
+            pass
+    finally:
+        sys.settrace(before)
+    (note,) = scope.report().notes
+    assert note.startswith("a debugger or another tracer was on (sys.settrace)")
+    if before is None:
+        with ts.Scope(tmp_path / "plain") as scope, scope.step():
+            pass
+        assert scope.report().notes == []

@@ -20,12 +20,24 @@ from trainscope.trace.run_info import RunInfo
 __all__ = ["counts", "run_info"]
 
 _TIMED_RANGES = 50
+_TRACED = (
+    "a debugger or another tracer was on (sys.settrace), which slows Python: without it the steps "
+    "are shorter"
+)
 
 
 def run_info(
-    settings: Settings, world: World, started: tuple[int, int], counted_by: str | None
+    settings: Settings,
+    world: World,
+    started: tuple[int, int],
+    counted_by: str | None,
+    *,
+    traced: bool,
 ) -> RunInfo:
-    """Return what the run is; ``started`` is its beginning in Unix and in counter nanoseconds."""
+    """Return what the run is; ``started`` is its beginning in Unix and in counter nanoseconds.
+
+    ``traced``: whether a debugger or the like was told of what Python did.
+    """
     unix_ns, counter_ns = started
     return RunInfo(
         launch_id=world.launch_id,
@@ -43,7 +55,7 @@ def run_info(
         counted_by=counted_by,
         settings=settings.model_dump(mode="json", exclude={"schedule"}),
         schedule=(None if settings.schedule is None else settings.schedule.model_dump(mode="json")),
-        notes=[] if world.note is None else [world.note],
+        notes=[note for note in (world.note, _TRACED if traced else None) if note is not None],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ class Saving:
         self._world = world
         self._not_saved = not_saved
         self._started = (time.time_ns(), time.perf_counter_ns())
+        self._traced = sys.gettrace() is not None
         self._rows = RowWriter(session.recorder, session.directory)
         self._state_saved_s = time.monotonic()
         self._noted = 0
@@ -52,7 +54,13 @@ class Saving:
         """Replace ``run.json``."""
         session = self._session
         session.directory.write_info(
-            run_info(session.settings, self._world, self._started, session.counted_by)
+            run_info(
+                session.settings,
+                self._world,
+                self._started,
+                session.counted_by,
+                traced=self._traced,
+            )
         )
 
     def write_new(self) -> None:
