@@ -1,4 +1,4 @@
-"""trainscope: where each training step's time goes, and which line makes the GPU wait.
+"""trainscope: where each training step's time goes, and which line makes the CPU wait.
 
 Nothing is imported until it is used, so what needs no torch loads none.
 """

@@ -46,7 +46,8 @@ def show(report: Report, console: Console) -> None:
 
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     yield Text(plain(report.verdict), style="bold")
-    yield Text("\n" + _run(report), style="dim")
+    if run := _run(report):
+        yield Text("\n" + run, style="dim")
     yield from lacking_section(report)
     yield from times_sections(report, width)
     yield from syncs_section(report)

@@ -8,8 +8,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from trainscope.report.model import LongSteps, RangeReport, Report
+from trainscope.report.steps_words import left_out_in_words
 from trainscope.report.text_parts import hanging, heading, plain, table
-from trainscope.report.wording import count_of, duration, listed, number_ranges, range_name
+from trainscope.report.wording import count_of, duration, number_ranges, range_name
 
 __all__ = ["times_sections"]
 
@@ -55,16 +56,8 @@ def _steps(report: Report) -> Iterator[RenderableType]:
             f"{duration(wall.median)} median, {duration(wall.p10)} to {duration(wall.p90)} "
             "(10th to 90th percentile)"
         )
-        out = [
-            f"{number:,} {what}"
-            for number, what in (
-                (steps.left_out.warm_up, "warm-up"),
-                (steps.left_out.captured, "captured"),
-                (steps.left_out.slowed, "with the profiler still in the process"),
-            )
-            if number
-        ]
-        yield hanging("", times + (f", {listed(out)} left out" if out else ""))
+        out = left_out_in_words(steps)
+        yield hanging("", times + (f", {out}" if out else ""))
     if steps.long is not None:
         yield hanging("", _long(steps.long))
     if report.overhead is not None:

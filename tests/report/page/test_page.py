@@ -309,3 +309,11 @@ def test_on_a_narrow_screen_each_number_has_its_word() -> None:
     (table,) = re.findall(r'<table class="stack waits">(.*?)</table>', page, re.S)
     heads = re.findall(r"<th [^>]*>(.*?)</th>", table)
     assert re.findall(r'<td data-h="(.*?)"', table) == heads[1:]  # the place needs none
+
+
+def test_the_curve_of_step_times_says_which_steps_it_lacks() -> None:
+    page, _ = page_of(full_trace())
+    lacking = api.analyze(full_trace()).steps.left_out
+    assert lacking.captured > 0
+    words = f"{lacking.warm_up} warm-up and {lacking.captured} captured left out"
+    assert f"<b>step time, ms</b> · {words}</figcaption>" in page

@@ -59,6 +59,7 @@ def curve(series: Series, unit: str = "") -> Markup:
                 f'<text x="{x(tick):.1f}" y="{_HEIGHT - 6}" text-anchor="middle">'
                 f"{int(tick):,}</text>"
             )
+    parts.append(f'<text x="{_LEFT - 6}" y="{_HEIGHT - 6}" text-anchor="end">step</text>')
     if len(line) > 1:
         parts.append(f'<polygon class="band" points="{" ".join(up + down[::-1])}"/>')
         parts.append(f'<polyline class="line" points="{" ".join(line)}"/>')

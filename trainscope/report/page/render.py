@@ -23,6 +23,7 @@ from trainscope.report.page.history import History, Series, history
 from trainscope.report.page.pictures import timeline
 from trainscope.report.page.timeline import KINDS, Timeline
 from trainscope.report.replay_trust import trust_in_words
+from trainscope.report.steps_words import left_out_in_words
 from trainscope.report.text_parts import plain
 from trainscope.report.text_unseen import in_short
 from trainscope.report.wording import count_of, duration, number_ranges, range_name, through
@@ -63,7 +64,7 @@ def render(report: Report, basis: Basis) -> str:
         findings=_findings(report),
         snippets={(f.code, f.site): f.snippet for f in report.findings if f.snippet},
         bars=list(bars(report)),
-        curves=list(_curves(history(basis.trace))),
+        curves=list(_curves(history(basis.trace), left_out_in_words(report.steps))),
         metrics=metrics_words(report.metrics),
         unseen=_unseen(report),
         most=MOST_ROWS,
@@ -178,15 +179,15 @@ def _findings(report: Report) -> list[Finding]:
     return [each for each in report.findings if not each.code.startswith("TS1")][:MOST_ROWS]
 
 
-def _curves(found: History) -> Iterator[tuple[str, Markup, str]]:
+def _curves(found: History, left_out: str) -> Iterator[tuple[str, Markup, str]]:
     if found.step_ms is not None and len(found.step_ms.step) > 1:
-        yield "step time, ms", curve(found.step_ms, " ms"), _left_out(found.step_ms)
+        yield "step time, ms", curve(found.step_ms, " ms"), left_out
     for series in found.metrics:
         if series.step:
-            yield series.name, curve(series), _left_out(series)
+            yield series.name, curve(series), _not_finite(series)
 
 
-def _left_out(series: Series) -> str:
+def _not_finite(series: Series) -> str:
     return f"{count_of(series.left_out, 'value')} not finite" if series.left_out else ""
 
 
