@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from trainscope.cli.doctor import as_json, as_table
-from trainscope.cli.doctor_checks import Check, Facts, Status, TorchFacts, checks
+from trainscope.cli.doctor_checks import Check, Status, checks
+from trainscope.cli.doctor_facts import Facts, TorchFacts
 from trainscope.cli.doctor_probes import _kernels
 
 GPU_TORCH = TorchFacts(

@@ -6,9 +6,17 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from trainscope.cli.doctor_facts import Facts
 from trainscope.cli.nsys_tool import GET_NSYS, lost_rows_note, tried_note
 
-__all__ = ["Check", "Facts", "Status", "TorchFacts", "checks"]
+__all__ = ["Check", "Status", "checks"]
+
+OLDEST_PYTHON = (3, 10)
+OLDEST_TORCH = (2, 9)
+_OLDEST_NVTX = (0, 2, 11)
+_CHECKED_SINCE = (0, 2, 12)  # the nvtx package asks the tool whether it listens
+_ANSWERS_SINCE = (2025, 3)  # first nsys seen to answer it
+_NO_SUCH = ("no CUDA device", "`trainscope run` makes a dry run here: it finds lines, not times")
 
 
 class Status(str, Enum):
@@ -30,58 +38,6 @@ class Check:
     """What to do about it; empty when nothing is to be done."""
     broken: bool = False
     """Something that trainscope needs does not work."""
-
-
-@dataclass(frozen=True)
-class TorchFacts:
-    """What the installed torch says of itself and of this machine."""
-
-    version: str
-    cuda: str | None = None
-    """CUDA version it was built for."""
-    hip: str | None = None
-    """ROCm version it was built for."""
-    cuda_available: bool = False
-    mps_available: bool = False
-    gpus: tuple[str, ...] = ()
-    kineto: bool = True
-    """Whether its profiler can record at all."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """All that was looked up; a version is None where the package is not installed."""
-
-    python: tuple[int, int, int]
-    platform: str
-    """``sys.platform``."""
-    torch: TorchFacts | None
-    torch_error: str | None = None
-    """Why torch could not be imported."""
-    driver: str | None = None
-    """Version of NVIDIA's driver."""
-    nvidia_gpus: tuple[str, ...] = ()
-    """GPUs that the driver knows, whatever torch says."""
-    triton: str | None = None
-    nvtx: str | None = None
-    nvtx_backend: str | None = None
-    """The way that ranges take now, with a tool attached."""
-    nvtx_reason: str = ""
-    tool_attached: bool = False
-    nsys_path: str | None = None
-    nsys_version: tuple[int, int] | None = None
-    wandb: str | None = None
-    tensorboard: str | None = None
-    kernels: str | None = None
-    """Version of Hugging Face's package ``kernels``, ``namespace``, or None."""
-
-
-OLDEST_PYTHON = (3, 10)
-OLDEST_TORCH = (2, 9)
-_OLDEST_NVTX = (0, 2, 11)
-_CHECKED_SINCE = (0, 2, 12)  # the nvtx package asks the tool whether it listens
-_ANSWERS_SINCE = (2025, 3)  # first nsys seen to answer it
-_NO_SUCH = ("no CUDA device", "`trainscope run` makes a dry run here: it finds lines, not times")
 
 
 def checks(facts: Facts) -> tuple[Check, ...]:

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-from trainscope.cli.doctor_checks import Facts, TorchFacts
+from trainscope.cli.doctor_facts import Facts, TorchFacts
 from trainscope.cli.nsys_tool import find_nsys, nsys_version
 
 __all__ = ["look"]
