@@ -214,6 +214,28 @@ def test_what_save_on_cpu_copies_is_told_as_its_own(
     assert words in said
 
 
+@pytest.mark.parametrize(
+    ("kind", "via", "setting"),
+    [
+        (
+            "size-readback",
+            "torchmetrics.functional.classification.stat_scores:71 "
+            "_binary_stat_scores_tensor_validation",
+            "validate_args=False",
+        ),
+        ("bool", "torchmetrics.aggregation:93 _cast_and_nan_check_input", 'nan_strategy="disable"'),
+    ],
+)
+def test_the_setting_that_leaves_a_test_of_torchmetrics_out_is_named(
+    kind: str, via: str, setting: str
+) -> None:
+    source = "accuracy.update(predicted, labels)"
+    said = advice(kind, source=source, phase=None, during="training", via=via)
+    assert setting in said
+    other = "torchmetrics.utilities.data:206 _bincount"
+    assert setting not in advice(kind, source=source, phase=None, during="training", via=other)
+
+
 def test_words_fit_the_place() -> None:
     hook = advice(
         "item", source="n = g.norm().item()", phase="backward", during="training", via=None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from trainscope.catalogue.copies import of_copy
 from trainscope.catalogue.kinds import KINDS
-from trainscope.catalogue.libraries import LIBRARY_KINDS, library_of, of_library, of_torch
+from trainscope.catalogue.libraries import LIBRARY_KINDS, library_of, of_library, of_part
 from trainscope.catalogue.operators import of_operator
 from trainscope.catalogue.reading import moves_in_words
 from trainscope.catalogue.values import VALUE_KINDS, of_value
@@ -40,9 +40,9 @@ def advice(kind: str, *, source: str, phase: str | None, during: str, via: str |
         return _ONCE[during]
     if known.explicit:
         return _ASKED_FOR[kind]
-    part_of_torch = of_torch(kind, source, via)
-    if part_of_torch is not None:
-        return part_of_torch
+    known_part = of_part(kind, source, via)
+    if known_part is not None:
+        return known_part
     library = library_of(via)
     if kind in VALUE_KINDS:
         return of_value(kind, source, phase, during, library)

@@ -7,7 +7,7 @@ import re
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.reading import calls_scaler
 
-__all__ = ["CHECKPOINT_FRAMES", "LIBRARY_KINDS", "library_of", "of_library", "of_torch"]
+__all__ = ["CHECKPOINT_FRAMES", "LIBRARY_KINDS", "library_of", "of_library", "of_part"]
 
 CHECKPOINT_FRAMES = ("torch.serialization", "torch.storage")
 """How the frames begin in which torch.save and torch.load copy; ``cpu`` is in torch.storage."""
@@ -38,7 +38,7 @@ _TO_GPU = frozenset(kind for kind in KINDS if kind.startswith("h2d"))
 _READS = _ANY - _TO_GPU
 """Where the advice is how to read less, which is no answer to a copy to the GPU."""
 
-_OF_TORCH: tuple[tuple[str, frozenset[str], str], ...] = (
+_OF_PARTS: tuple[tuple[str, frozenset[str], str], ...] = (
     (r".* _load_from_state_dict", _TO_GPU, _LOAD),
     (r"torch\.(serialization|storage)", _TO_GPU, _LOAD),
     (r"torch\.(serialization|storage)", _READS, _CHECKPOINT),
@@ -97,8 +97,19 @@ _OF_TORCH: tuple[tuple[str, frozenset[str], str], ...] = (
         _ANY,
         "give the optimizer a number or a CPU tensor for lr, or capturable=True",
     ),
+    (
+        r"torchmetrics\..* _\w+_tensor_validation$",
+        _READS,
+        "torchmetrics tests what it is given: validate_args=False in the metric leaves that out, "
+        "once it is right",
+    ),
+    (
+        r"torchmetrics\.aggregation:.* _cast_and_nan_check_input$",
+        _READS,
+        'torchmetrics looks for NaN: nan_strategy="disable" in the metric leaves that out',
+    ),
 )
-"""How the frame in torch is written, for which kinds, and what to do; the first that fits counts.
+"""How the frame is written, for which kinds, and what to do; the first that fits counts.
 
 A frame is ``module:line function``.
 """
@@ -141,11 +152,11 @@ _OF_OTHERS = {
 LIBRARY_KINDS = frozenset(_OF_OTHERS)
 
 
-def of_torch(kind: str, source: str, via: str | None) -> str | None:
-    """Return what is known of the part of torch that made the sync; None where nothing is."""
+def of_part(kind: str, source: str, via: str | None) -> str | None:
+    """Return what is known of the part of a library that made the sync; None where nothing is."""
     if kind in _TO_GPU and "torch.load(" in source:
         return _LOAD
-    for frame, kinds, words in _OF_TORCH:
+    for frame, kinds, words in _OF_PARTS:
         if via is not None and kind in kinds and re.match(frame, via):
             return words
     return _SCALER if kind == "item" and calls_scaler(source) else None

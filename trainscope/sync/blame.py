@@ -88,7 +88,7 @@ _PASSING_FOLDERS = (
     "_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_library", "_subclasses", "fx",
 )  # fmt: skip
 _PASSING_FUNCTIONS = {
-    "_tensor.py": frozenset({"_convert", "wrapped"}),
+    "_tensor.py": frozenset({"_convert", "unique", "unique_consecutive", "wrapped"}),
     "autograd/graph.py": frozenset({"_engine_run_backward"}),
     "nn/modules/module.py": frozenset({"_call_impl", "_wrapped_call_impl"}),
 }

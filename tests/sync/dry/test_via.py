@@ -18,8 +18,8 @@ from torch.distributions import Normal
 x = torch.ones(4, device="cuda")
 p = torch.nn.Parameter(torch.ones(2, device="cuda")); p.grad = torch.ones_like(p)
 torch.nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)  # torch.nn.utils.clip_grad
-torch.unique(x)                                                    # torch.functional
-x.unique()                                                         # torch.functional
+torch.unique(x)                                                    # None
+x.unique()                                                         # None
 1.0 in x                                                           # torch._tensor
 numpy.asarray(x)                                                   # torch._tensor
 Normal(x, x, validate_args=True)                                  # torch.distributions
@@ -58,3 +58,25 @@ def test_via_is_the_function_that_worked(
         for line, modules in found.items()
         if line in expected()
     }
+
+
+def test_what_a_library_reads_on_a_cpu_alone_is_no_wait_of_a_gpu(tmp_path: Path) -> None:
+    """As torchmetrics, which on a GPU chooses by torch.where whether to take the sigmoid."""
+    source = textwrap.dedent(
+        """
+        import torch
+        def normalize_logits_if_needed(x):
+            if x.device == torch.device("cpu"):
+                return x if torch.all(x <= 1) else x.sigmoid()
+            return torch.where((x > 1).any(), x.sigmoid(), x)
+        def other(x):
+            return bool(x.all())
+        normalize_logits_if_needed(torch.ones(2, device="cuda"))
+        other(torch.ones(2, device="cuda"))
+        """
+    ).lstrip()
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    with SyncDetector(dry_run=True) as detector:
+        runpy.run_path(str(path), run_name="torchmetrics.utilities.compute")
+    assert [(site.kind, site.function) for site in detector.sites()] == [("bool", "other")]

@@ -28,6 +28,8 @@ T = TypeVar("T")
 H2dRange = Callable[[], AbstractContextManager[object] | None]
 
 _COMPILERS = ("torch._inductor.", "torch._dynamo.", "torch._subclasses.")
+_ON_A_HOST_ALONE = frozenset({("torchmetrics.utilities.compute", "normalize_logits_if_needed")})
+"""Functions that read values on a CPU, and on a GPU go another way that does not."""
 _OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim") + os.sep
 
 
@@ -81,7 +83,7 @@ class Watch:
         What the compiler makes for itself is left out: torch 2.9 fills its patterns of attention
         with scalars, where nothing else tells that it is compiling.
         """
-        if self.here.quiet or _is_compilers(frame):
+        if self.here.quiet or _is_compilers(frame) or _is_the_hosts(frame):
             return
         for _ in range(count):
             try:
@@ -164,6 +166,10 @@ def _is_compilers(frame: FrameType) -> bool:
     if name == "torch.nn.parameter" and frame.f_back is not None:
         name = frame.f_back.f_globals.get("__name__")
     return str(name).startswith(_COMPILERS)
+
+
+def _is_the_hosts(frame: FrameType) -> bool:
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) in _ON_A_HOST_ALONE
 
 
 _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
