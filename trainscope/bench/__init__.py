@@ -1,6 +1,17 @@
 """Times a function as it really runs, on CUDA and CPU: ``benchmark``, ``compare``, ``scaling``.
 
 A result says what was measured, where, and how far to believe it. Loaded when used.
+
+Where to look:
+
+- what a user calls: ``measure``, ``comparing``, ``scaling_check``; what it takes: ``arguments``
+- what is timed, and who may be: ``subject``, ``given``, ``admission``, ``agreement``, ``outputs``
+- how it is timed: ``trials``, ``timing``, ``timers``, ``cuda_timer``, ``device``
+- what the times say: ``spread``, ``outcome``, ``rows``, ``ceilings``, ``ceiling_store``,
+  ``dispatch_cost``, ``environment``
+- what must be said beside them: ``flags``, ``remarks``, ``explicit_syncs``
+- what is given back: ``model``, ``model_parts``; as text: ``table``, ``time_text``
+- benchmarks of other packages: ``entry_points``, ``offers``, ``cases``
 """
 
 from __future__ import annotations
