@@ -118,6 +118,18 @@ def test_two_scopes_at_once_each_have_their_own_steps(tmp_path: Path) -> None:
         assert counts(b) == (2, {"data": 2})
 
 
+def test_two_scopes_in_a_step_at_once_each_have_the_copy_to_the_device(tmp_path: Path) -> None:
+    with (
+        ts.Scope(tmp_path / "a", dry_run=True) as a,
+        ts.Scope(tmp_path / "b", dry_run=True) as b,
+        a.step(),
+    ):
+        for x in b.steps([torch.ones(1)] * 2):
+            x.to("cpu".lower())
+    assert counts(a) == (1, {"h2d": 2})
+    assert counts(b) == (2, {"data": 2, "h2d": 2})
+
+
 @pytest.mark.parametrize("off", ["argument", "environment"])
 def test_off_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: str) -> None:
     if off == "environment":

@@ -7,7 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
@@ -42,6 +42,15 @@ class Watcher(Protocol):
     def failed(self, fault: Exception) -> None:
         """Learn that a fault of trainscope's own has switched everything off."""
         ...
+
+
+@contextmanager
+def _each(*ranges: AbstractContextManager[object]) -> Iterator[None]:
+    """Of two loops at once, one around the other, each has the copy in a range of its own."""
+    with ExitStack() as entered:
+        for each in ranges:
+            entered.enter_context(each)
+        yield
 
 
 class Bystander:
@@ -148,12 +157,13 @@ class Installation:
 
     def h2d_range(self) -> AbstractContextManager[object] | None:
         """See `Observer`."""
+        found: AbstractContextManager[object] | None = None
         for watcher in self._watchers:
             if watcher.loop.h2d is not None and not is_own():
-                found = watcher.loop.h2d_range(sys._getframe(1))
-                if found is not None:
-                    return found
-        return None
+                other = watcher.loop.h2d_range(sys._getframe(1))
+                if other is not None:
+                    found = other if found is None else _each(found, other)
+        return found
 
     def fail(self, fault: Exception) -> None:
         """Take everything out after a fault of our own, so that the training goes on."""
