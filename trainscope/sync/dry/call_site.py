@@ -16,7 +16,10 @@ from typing import Any
 from trainscope.sync.blame import is_user_file
 from trainscope.sync.cells import source_of
 
-__all__ = ["is_variable", "names_cpu", "owner_of", "says_cuda"]
+__all__ = [
+    "calls_at", "function_at", "is_variable", "means_cpu", "names_cpu", "owner_of", "says_cuda",
+    "value_of",
+]  # fmt: skip
 
 _FORWARDED = 8
 """Callers asked, at most, by way of what each hands on."""
@@ -67,16 +70,28 @@ def owner_of(frame: FrameType | None, called: str, keyword: str) -> object | Non
     """
     for at, value in _given(frame, called, keyword):
         if isinstance(value, ast.Attribute) and value.attr == keyword:
-            return _value(at, value.value)
+            return value_of(at, value.value)
     return None
 
 
-def _value(frame: FrameType, expression: ast.expr) -> object | None:
+def calls_at(frame: FrameType) -> list[ast.Call]:
+    """Return the call that `frame` is making; without positions, all of its line."""
+    return _calls(frame, None)
+
+
+def function_at(code: CodeType) -> ast.FunctionDef | None:
+    """Return the definition that `code` was compiled from; None where its source is not there."""
+    return _functions(code.co_filename).get((code.co_firstlineno, code.co_name))
+
+
+def value_of(frame: FrameType | None, expression: ast.expr) -> object | None:
     """Return what a name, or an attribute that an object itself holds, stands for now."""
+    if frame is None:
+        return None
     if isinstance(expression, ast.Name):
         return frame.f_locals.get(expression.id, frame.f_globals.get(expression.id))
     if isinstance(expression, ast.Attribute):
-        return getattr(_value(frame, expression.value), "__dict__", {}).get(expression.attr)
+        return getattr(value_of(frame, expression.value), "__dict__", {}).get(expression.attr)
     return None
 
 
@@ -121,10 +136,11 @@ def _is_name(value: Any, name: str) -> bool:
 
 def _says_cpu(call: ast.Call) -> bool:
     given = [word.value for word in call.keywords if word.arg in ("device", "map_location")]
-    return any(_is_cpu(value) for value in [*call.args, *given])
+    return any(means_cpu(value) for value in [*call.args, *given])
 
 
-def _is_cpu(value: ast.expr) -> bool:
+def means_cpu(value: ast.expr) -> bool:
+    """Return whether this is a device that is the host, in so many words."""
     if isinstance(value, ast.Constant):
         return isinstance(value.value, str) and value.value.split(":")[0] == "cpu"
     if isinstance(value, ast.Name):
@@ -132,7 +148,7 @@ def _is_cpu(value: ast.expr) -> bool:
     if isinstance(value, ast.Attribute):
         return "cpu" in value.attr.lower()
     if isinstance(value, ast.Call) and _name(value) == "device":
-        return any(_is_cpu(inner) for inner in value.args)
+        return any(means_cpu(inner) for inner in value.args)
     return False
 
 
@@ -173,13 +189,25 @@ def _position(code: CodeType, offset: int) -> tuple[int, int] | None:
 @functools.lru_cache(maxsize=512)
 def _index(filename: str, above: int) -> dict[tuple[int, int], ast.Call]:
     """Return the calls of a source file by where they end; no two end at one place."""
-    source = "".join(linecache.getlines(filename)[above:])
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # a template or a cell with magics: then nothing is literal
-        return {}
     return {
         (node.end_lineno or 0, node.end_col_offset or 0): node
-        for node in ast.walk(tree)
+        for node in ast.walk(_tree(filename, above))
         if isinstance(node, ast.Call)
     }
+
+
+@functools.lru_cache(maxsize=512)
+def _functions(filename: str) -> dict[tuple[int, str], ast.FunctionDef]:
+    """Return the functions of a source file by name and first line, that of a decorator if any."""
+    return {
+        (min([node.lineno, *(each.lineno for each in node.decorator_list)]), node.name): node
+        for node in ast.walk(_tree(filename, 0))
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def _tree(filename: str, above: int) -> ast.AST:
+    try:
+        return ast.parse("".join(linecache.getlines(filename)[above:]))
+    except (SyntaxError, ValueError):  # a template or a cell with magics: then nothing is literal
+        return ast.Module([], [])

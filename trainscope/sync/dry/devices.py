@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, _utils, serialization, storage  # pyright: ignore[reportAttributeAccessIssue]
 
 from trainscope.sync.dry.call_site import names_cpu
+from trainscope.sync.dry.handed_device import HandedDevices
 from trainscope.sync.dry.marks import Place
 from trainscope.sync.dry.watch import Watch
 from trainscope.sync.methods import replace_attribute
@@ -34,6 +35,7 @@ class Devices:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._of_place = {place: torch.device("cpu") for place in Place}
+        self._handed = HandedDevices()
 
     def resolve(self, device: object, frame: FrameType, called: str) -> Place | None:
         """Return the place that `device` stands for at this call; None when it is none of ours.
@@ -53,6 +55,12 @@ class Devices:
         if kind not in ("cpu", "cuda"):
             return None
         if kind == "cpu" and names_cpu(frame, called):
+            return Place.HOST
+        if (
+            kind == "cpu"
+            and isinstance(device, (str, torch.device))
+            and self._handed.is_host(device, frame)
+        ):
             return Place.HOST
         marks.names_device = True
         return Place.DEVICE
