@@ -68,16 +68,12 @@ def take(subjects: Sequence[Subject], timer: Timer, effort: Effort) -> list[Take
         for _ in range(rounds):
             shuffled.shuffle(order)
             for each in order:
-                with calling(each.subject.name):
-                    trial = timer.trial(each.subject, each.calls, each.probe)
-                each.times_ns.append(trial.time_ns)
-                each.cpu_ns.append(trial.cpu_ns)
+                _take_trial(each, timer)
         if timer.kind == "cuda-events":
             for _ in range(min(rounds, _WALL_TRIALS)):
                 shuffled.shuffle(order)
                 for each in order:
-                    with calling(each.subject.name):
-                        each.wall_ns.append(timer.wall_ns(each.subject, each.calls))
+                    _take_wall(each, timer)
     return taken
 
 
@@ -86,6 +82,18 @@ def _begun(subject: Subject, timer: Timer) -> Taken:
         warmed = warm_up(timer, subject)
         probe = timer.probe(subject)
     return Taken(subject, warmed, probe, timer.calls_for(subject, warmed.call_ns))
+
+
+def _take_trial(taken: Taken, timer: Timer) -> None:
+    with calling(taken.subject.name):
+        trial = timer.trial(taken.subject, taken.calls, taken.probe)
+    taken.times_ns.append(trial.time_ns)
+    taken.cpu_ns.append(trial.cpu_ns)
+
+
+def _take_wall(taken: Taken, timer: Timer) -> None:
+    with calling(taken.subject.name):
+        taken.wall_ns.append(timer.wall_ns(taken.subject, taken.calls))
 
 
 def _rounds(taken: Sequence[Taken], timer: Timer, effort: Effort) -> int:
