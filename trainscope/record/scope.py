@@ -34,6 +34,8 @@ Model = TypeVar("Model", bound=torch.nn.Module)
 class Scope:
     """Record where the steps of a loop spend their time, what waits for the GPU, and its metrics.
 
+    One that nothing holds any more goes on until another is made or used on the same thread.
+
     Args:
         run_dir: where the files go. A directory that already holds anything is left as it is and
             a numbered sibling is used (``runs/mlp-2``), said once on standard error.
