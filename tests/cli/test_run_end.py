@@ -176,3 +176,38 @@ def test_what_was_recorded_before_the_program_s_own_scope_stays(tmp_path: Path) 
         f"nothing more goes to {place}"
     ]
     assert (place / "run.json").is_file()
+
+
+SUDDEN_ENDS = {
+    "os._exit": (7, "the program ends in os._exit", "os._exit(7)"),
+    "os.execv": (
+        3,
+        "the program replaces itself by another (os.execv)",
+        "os.execl(sys.executable, sys.executable, '-c', 'raise SystemExit(3)')",
+    ),
+    "os.execve": (
+        3,
+        "the program replaces itself by another (os.execve)",
+        "os.execve(sys.executable, [sys.executable, '-c', 'raise SystemExit(3)'], os.environ)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "words", "end"), SUDDEN_ENDS.values(), ids=SUDDEN_ENDS)
+def test_what_ends_without_exit_handlers_is_saved_and_told(
+    status: int, words: str, end: str, tmp_path: Path
+) -> None:
+    children = "if os.fork() == 0: os._exit(1)\n    os.wait()"
+    read = "if step == 3: loss = float(model.weight.sum())"
+    loop = LOOP.replace("optimizer.step()", f"optimizer.step()\n        {read}")
+    write(tmp_path, "train.py", f"{loop}\n    {children}\n    {end}\n")
+    ours = under_run("--active", "0", "train.py", cwd=tmp_path)
+    assert ours.status == status
+    place = tmp_path / "runs" / "train"
+    told = [line for line in ours.err.splitlines() if "trainscope report" in line]
+    assert len(told) == 1
+    assert told[0].startswith(f"trainscope: {words}")
+    assert told[0].endswith(f"; the files are in {place}; trainscope report {place}")
+    report = trainscope.analyze(trainscope.load(place))
+    assert (report.steps.count, report.steps.optimizer_steps) == (4, 5)  # the last was open
+    assert [sync.kind for sync in report.syncs] == ["float"]

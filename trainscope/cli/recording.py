@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from trainscope import api as api  # loaded now: later the program's folder may hold any name
+from trainscope.cli.sudden_ends import SuddenEnds
 from trainscope.notice import say, write
 from trainscope.record.exit import at_end
 from trainscope.record.inference import StepInference
@@ -54,6 +55,7 @@ class Recording:
             stacks=stacks,
             dry_run=dry_run or not has_gpu,
         )
+        self._ends = SuddenEnds(self._ends_suddenly)
         if self._scope._session is not None:
             self._infer_steps(self._scope._session)
 
@@ -105,6 +107,7 @@ class Recording:
         """Write what is left and show the report; a fault here is told, the program's end stays."""
         session, self._session = self._session, None
         self._at_end.cancel()
+        self._ends.forget()
         stand_in.withdraw()
         if session is None or self._inference is None:
             return
@@ -123,6 +126,25 @@ class Recording:
             self._session.counted_by = self._inference.counted_by
             self._session.save()
 
+    def _ends_suddenly(self, call: str) -> None:
+        """Save and say so; nothing is closed, which could wait for a GPU that hangs."""
+        session = self._session
+        if session is None:
+            return
+        try:
+            self._save()
+        except Exception as fault:
+            self._say(f"the recording could not be saved ({type(fault).__name__}: {fault})")
+        place = session.directory.path
+        if call == "os._exit":
+            words = f"the program ends in {call}, so it has no report here"
+        else:
+            words = (
+                f"the program replaces itself by another ({call}), which is not recorded; "
+                "if that is itself with other environment variables, set them beforehand"
+            )
+        self._say(f"{words}; the files are in {place}; trainscope report {place}")
+
     def _show(self) -> None:
         write(f"{text.render(self._scope.report())}\n")
         place = self._scope.run_dir
@@ -133,6 +155,7 @@ class Recording:
         session, self._session = self._session, None
         if session is None:
             return
+        self._ends.forget()
         session.recorder.on_event = session.recorder.loop.check_inside = None
         session.counted_by = "cannot tell: the program's own Scope took over"
         self._scope.close()

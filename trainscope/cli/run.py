@@ -111,8 +111,8 @@ def run(
     """Run a training script, unedited, and report where its steps spend their time.
 
     The steps are inferred, the report goes to standard error when the program ends, and the exit
-    status is the program's. A program that ends in os._exit, or is killed outright, ends without
-    a report; what was recorded by then is in the run directory.
+    status is the program's. A program that ends in os._exit, replaces itself by os.execv, or is
+    killed outright, ends without a report; what was recorded by then is in the run directory.
     """
     words = list(program or ())
     if module is None and not words:
