@@ -29,6 +29,9 @@ def keys(*files: str, source: str = "x.item()") -> list[SyncKey]:
         (["a.py"], [""], [None]),
         ([""], [""], [0]),
         (["<stdin>"], ["<stdin>"], [0]),
+        (["In[4]", "In[9]"], ["In[9]", "In[3]"], [1, 0]),  # a cell before it is new
+        (["In[4]", "In[5]"], ["In[3]"], [0, None]),
+        (["In[4]"], ["a.py"], [None]),
     ],
 )
 def test_paths(new: list[str], old: list[str], places: list[int | None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -15,7 +16,7 @@ def paired_keys(keys: Sequence[SyncKey], others: Sequence[SyncKey]) -> dict[Sync
 
     Each of ``others`` stands for one key. That of the same path is taken first, then the one whose
     path ends alike, for two runs may have been started in different directories, and on different
-    systems.
+    systems. A notebook's cell may have got another number since.
     """
     by_words: dict[tuple[str, str, str], list[int]] = {}
     for place, other in enumerate(others):
@@ -45,5 +46,11 @@ def _alike(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     """How near two paths are to be one file's: 0 is not at all, the same path is nearest."""
     if one == other:
         return len(one) + 1
+    if _is_cell(one) and _is_cell(other):
+        return 1
     shorter = min(len(one), len(other))
     return shorter if one[len(one) - shorter :] == other[len(other) - shorter :] else 0
+
+
+def _is_cell(file: tuple[str, ...]) -> bool:
+    return len(file) == 1 and re.fullmatch(r"In\[\d+\]", file[0]) is not None
