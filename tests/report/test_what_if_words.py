@@ -11,6 +11,7 @@ from trainscope.analysis.window_site import WindowSite
 from trainscope.report import text
 from trainscope.report.build import build
 from trainscope.report.build_what_if import as_what_if
+from trainscope.report.text_what_if import taken_out
 
 SITE = WindowSite(
     "tolist", "/w/train.py", 25, "wait", "f", None, (), "aten::item", "", "main", 1, 1, True
@@ -32,6 +33,17 @@ def test_a_line_that_waits_in_two_ways_is_told_with_the_kind_of_each() -> None:
         ["train.py:25 (tolist)"],
         ["train.py:25 (size-readback)"],
         ["train.py:54"],
+    ]
+
+
+def test_the_row_of_several_lines_says_why_it_is_there() -> None:
+    found = replay(SITE, OTHER)
+    few = Removal((SITE, OTHER), "smallest set", 8e6, 1.2, (1.1, 1.3), ("nothing: it is gone",))
+    told = as_what_if(replace(found, removals=(*found.removals, few)), "/w")
+    assert [taken_out(each) for each in told.removals] == [
+        "train.py:25",
+        "train.py:54",
+        "the fewest that keep most of it: train.py:25, train.py:54",
     ]
 
 

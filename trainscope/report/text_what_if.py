@@ -12,7 +12,7 @@ from trainscope.report.replay_trust import trust_in_words
 from trainscope.report.text_parts import INDENT, hanging, heading, plain, table
 from trainscope.report.wording import duration
 
-__all__ = ["findings_section", "what_if_section"]
+__all__ = ["findings_section", "taken_out", "what_if_section"]
 
 MOST_FINDINGS = 12
 _WIDE = 72
@@ -68,7 +68,7 @@ def _removals(what_if: WhatIf, width: int) -> RenderableType:
     for removal in what_if.removals:
         low, high = removal.band or (removal.speedup, removal.speedup)
         grid.add_row(
-            Text(plain(_sites(removal))),
+            Text(plain(taken_out(removal))),
             duration(removal.step_ms),
             f"{removal.speedup:.2f}x",
             *((f"{low:.2f}x to {high:.2f}x",) if wide else ()),
@@ -76,8 +76,12 @@ def _removals(what_if: WhatIf, width: int) -> RenderableType:
     return grid
 
 
-def _sites(removal: Removal) -> str:
-    return "all of them" if removal.sites == "all" else " and ".join(removal.sites)
+def taken_out(removal: Removal) -> str:
+    """The syncs that a row of the table is without."""
+    if removal.sites == "all":
+        return "all of them"
+    few = "the fewest that keep most of it: " if len(removal.sites) > 1 else ""
+    return few + ", ".join(removal.sites)
 
 
 def _in_their_place(what_if: WhatIf) -> Iterator[str]:

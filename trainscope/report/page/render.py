@@ -26,6 +26,7 @@ from trainscope.report.replay_trust import trust_in_words
 from trainscope.report.steps_words import left_out_in_words
 from trainscope.report.text_parts import plain
 from trainscope.report.text_unseen import in_short
+from trainscope.report.text_what_if import taken_out
 from trainscope.report.wording import count_of, duration, number_ranges, range_name, through
 
 __all__ = ["render"]
@@ -74,6 +75,7 @@ def render(report: Report, basis: Basis) -> str:
         duration=duration,
         count_of=count_of,
         through=through,
+        taken_out=taken_out,
         trust_in_words=trust_in_words,
         worth=lambda gain_ms: _is_worth_it(report, gain_ms),
         css=Markup(_resource("page.css")),
