@@ -42,6 +42,18 @@ def test_long_steps_are_told_and_left_out_of_shares() -> None:
     assert build(trace(step_rows(9, wall_us=(20_000, 100_000)))).steps.long is None  # 5 times
 
 
+def test_long_steps_may_be_those_of_another_loop() -> None:
+    rows = step_rows(49, wall_us=(20_000,) * 24 + (1_020_000,))
+    one = "trainscope run: turns of the loop at a.py:3"
+    said: list[bool] = []
+    for counted_by in (one, f"{one} and at a.py:9", f"{one}; 2 turns and at least one more"):
+        info = INFO.model_copy(update={"counted_by": counted_by})
+        page = text.render(build(trace(rows, info=info)), width=250)
+        assert "something else happens in them" in page
+        said.append("something else happens in them, or they are of another loop (step 24)" in page)
+    assert said == [False, True, False]
+
+
 def test_a_line_in_several_phases_is_one_entry_with_the_words_of_the_most_frequent() -> None:
     untimed = {"timed": 0, "blocked_ns_total": 0, "blocked_ns_median": None}
     made = build(

@@ -11,6 +11,7 @@ from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.snippets import snippet
 from trainscope.report.model import Baseline, Finding, Removal, WhatIf
+from trainscope.report.steps_words import of_several_loops
 from trainscope.report.wording import duration
 from trainscope.trace.paths import relative_path
 
@@ -28,8 +29,6 @@ __all__ = [
 NS_PER_MS = 1e6
 MIN_GAIN = 0.01
 """Share of a step from which on a gain is worth a word; less is within what a replay can miss."""
-_LOOPS = " and at "
-"""Between the loops that steps were counted of."""
 _ONE_LOOP = "the window's steps, of one of the loops, stand for the steps of all"
 LineKey = tuple[str, int, str]
 """File, line and kind of a wait."""
@@ -51,7 +50,7 @@ def as_what_if(found: replay.WhatIf, cwd: str | None, counted_by: str | None = N
     """The report's words for a replay; ``counted_by`` says which loops the steps are turns of."""
     words = _apart(found, cwd)
     assumptions = list(found.assumptions)
-    if _LOOPS in (counted_by or "").partition(";")[0]:
+    if of_several_loops(counted_by):
         assumptions.append(_ONE_LOOP)
     return WhatIf(
         baseline=_baseline(found),

@@ -5,7 +5,15 @@ from __future__ import annotations
 from trainscope.report.model_times import StepsReport
 from trainscope.report.wording import listed
 
-__all__ = ["left_out_in_words"]
+__all__ = ["left_out_in_words", "of_several_loops"]
+
+_LOOPS = " and at "
+"""Between the loops that steps were counted of."""
+
+
+def of_several_loops(counted_by: str | None) -> bool:
+    """Whether the steps are turns of more than one loop, as ``counted_by`` says."""
+    return _LOOPS in (counted_by or "").partition(";")[0]
 
 
 def left_out_in_words(steps: StepsReport) -> str:

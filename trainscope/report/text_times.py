@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from trainscope.report.model import LongSteps, RangeReport, Report
-from trainscope.report.steps_words import left_out_in_words
+from trainscope.report.steps_words import left_out_in_words, of_several_loops
 from trainscope.report.text_parts import hanging, heading, plain, table
 from trainscope.report.wording import count_of, duration, number_ranges, range_name
 
@@ -20,7 +20,7 @@ _WIDE = 72
 """Columns from which a table has room for percentiles."""
 _OFTEN = (
     "evaluation is in most steps here: a forward in eval mode or without gradients, be it a "
-    "test's, a teacher's, a reference model's or a rollout's"
+    "test's, a metric's, a teacher's, a reference model's or a rollout's"
 )
 _NAMED = 8
 """Long steps named by their numbers."""
@@ -59,7 +59,7 @@ def _steps(report: Report) -> Iterator[RenderableType]:
         out = left_out_in_words(steps)
         yield hanging("", times + (f", {out}" if out else ""))
     if steps.long is not None:
-        yield hanging("", _long(steps.long))
+        yield hanging("", _long(steps.long, steps.counted_by))
     if report.overhead is not None:
         cost = duration(report.overhead.per_step_us / 1e3)
         share = report.overhead.share
@@ -70,14 +70,15 @@ def _steps(report: Report) -> Iterator[RenderableType]:
         )
 
 
-def _long(long: LongSteps) -> str:
+def _long(long: LongSteps, counted_by: str | None) -> str:
+    other = ", or they are of another loop" if of_several_loops(counted_by) else ""
     named = number_ranges(long.first[:_NAMED])
     more = ", …" if long.count > len(long.first[:_NAMED]) else ""
     number = "step" if long.count == 1 else "steps"
     return (
         f"{long.count:,} of {count_of(long.of, 'step')} took more than {long.over_median:g} times "
-        f"the median, {long.share:.0%} of the time: something else happens in them "
-        f"({number} {named}{more}); the shares below leave them out"
+        f"the median, {long.share:.0%} of the time: something else happens in them"
+        f"{other} ({number} {named}{more}); the shares below leave them out"
     )
 
 
