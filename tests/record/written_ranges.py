@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from trainscope.record.unsure_rows import Row
 from trainscope.sync.loop import LoopState
+from trainscope.trace.ranges import Row
 
 
 def in_rows(numbers: Iterable[int]) -> Iterator[Row]:

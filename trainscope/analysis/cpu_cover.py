@@ -12,13 +12,13 @@ from trainscope.analysis.intervals import Intervals, union
 from trainscope.analysis.launched_by import rows_of
 from trainscope.trace.window import Calls, Column, CopyKind, Spans, Window
 
-__all__ = ["DATA_NAME", "CpuCover", "cover_of_cpu"]
+__all__ = ["CpuCover", "cover_of_cpu"]
 
 BETWEEN_OPERATORS_NS = 100_000
 """A shorter stretch between operators is Python on its way from one to the next."""
 LAUNCH, DATA, COPY, COMMUNICATION = 1, 2, 3, 4  # as in IdleCause
 
-DATA_NAME = re.compile(
+_LOADING = re.compile(
     r"(?:\[pl\].*)?.*(?:dataloader|data_loader|dataiter).*"
     r"|(?:\w+[ ./_:-])?(?:data|batch|input)?[ _-]?(?:load|fetch|prefetch|wait)(?:ing|er)?"
     r"[ _-]?(?:data|batch|batches|input|inputs)"
@@ -56,7 +56,7 @@ def cover_of_cpu(window: Window, serving: NDArray[np.bool_]) -> CpuCover:
     """The labels for the threads that ``serving`` marks; for all where it marks none."""
     if not serving.any():
         serving = np.ones(max(len(window.threads), 1), dtype=bool)
-    data = _named(window, DATA_NAME)
+    data = _named(window, _LOADING)
     communication = _named(window, _COMMUNICATION)
     pinning = _named(window, _PINNING)
     ops, ranges, calls = window.ops, window.ranges, window.calls

@@ -6,12 +6,11 @@ from collections import deque
 from contextlib import suppress
 from itertools import chain
 
-__all__ = ["FIELDS", "MAX_KEPT", "Row", "UnsureRows"]
+from trainscope.trace.ranges import ROW_FIELDS, Row
 
-Row = tuple[int, int, int, int, int]
-"""(step, name_id, depth, start_ns, end_ns); depth 0 is the step itself, step -1 is outside."""
+__all__ = ["FIELDS", "MAX_KEPT", "UnsureRows"]
 
-FIELDS = 5
+FIELDS = len(ROW_FIELDS)
 """Numbers of a row. Where many rows wait they are numbers one after the other, not tuples: those
 would have Python's garbage collector come round in the user's loop."""
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+
+from trainscope.trace.window import Column
 
 __all__ = ["ROW_BYTES", "ROW_FIELDS", "Ranges", "Row"]
 
@@ -14,7 +15,7 @@ ROW_FIELDS = ("step", "name_id", "depth", "start_ns", "end_ns")
 ROW_BYTES = 8 * len(ROW_FIELDS)
 
 Row = tuple[int, int, int, int, int]
-Column = NDArray[np.int64]
+"""The numbers of ROW_FIELDS; depth 0 is the step itself, step -1 is outside."""
 
 
 @dataclass(frozen=True, eq=False)
