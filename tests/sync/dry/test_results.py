@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainscope.errors import SyncError
+from trainscope.sync.detector import SyncDetector
 from trainscope.sync.dry import DryRun
 
 
@@ -104,6 +106,21 @@ def _aliases() -> list[Tensor]:
     return [host, moved, column, part, part.cpu(), *net.state_dict().values()]
 
 
+def _grown() -> list[Tensor]:
+    """As `torch.distributed` makes the objects of all ranks equally long."""
+    device = "cpu"
+    sent = torch.ByteTensor(torch.ByteStorage._from_buffer(b"abc")).to(device)
+    sent.resize_(5)[3:] = 0
+    row = torch.arange(3.0).to(device)
+    row.resize_((2, 3))[1] = 7.0
+    part = torch.arange(6.0)[4:].to(device)
+    part.resize_(torch.Size([3]))[2] = 9.0
+    host = torch.arange(4.0)
+    shorter = host.to(device)
+    shorter.resize_(2).add_(1.0)
+    return [sent, row, part, shorter, host[:2]]
+
+
 def _gradients() -> list[Tensor]:
     device = "cpu"
     leaf = torch.randn(3, requires_grad=True)
@@ -128,10 +145,26 @@ def _tensors_in_lists() -> list[Tensor]:
 
 
 @pytest.mark.parametrize(
-    "program", [_mlp, _transformer, _compiled, _aliases, _gradients, _tensors_in_lists]
+    "program", [_mlp, _transformer, _compiled, _aliases, _grown, _gradients, _tensors_in_lists]
 )
 def test_values_are_equal_bit_for_bit(program: Callable[[], list[Tensor]]) -> None:
     _both_ways(program)
+
+
+def test_what_was_moved_and_grew_stays_where_it_was() -> None:
+    with SyncDetector(dry_run=True) as detector:
+        moved = torch.ones(2).to("cuda")
+        moved.resize_(3)
+        moved.tolist()
+        read = moved.cpu()
+        read.resize_(4)
+        read.tolist()
+    assert [site.kind for site in detector.sites()] == ["h2d-pageable", "tolist", "cpu"]
+
+
+def test_memory_that_cannot_grow_without_us_still_cannot() -> None:
+    with SyncDetector(dry_run=True), pytest.raises(RuntimeError, match="not resizable"):
+        torch.from_numpy(np.ones(2)).resize_(3)
 
 
 def test_an_error_of_the_script_passes_through_and_everything_is_put_back() -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack  # pyright: ignore[reportMissingImports]
 from torch.utils import dlpack
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["alias"]
+__all__ = ["alias", "take_room"]
+
+_ATTRIBUTE = "_trainscope_alias"
+"""On storages of ours, which cannot grow: their memory is another's."""
 
 
 class _Alias(torch.autograd.Function):
@@ -45,10 +51,25 @@ def alias(tensor: Tensor) -> Tensor:
     return _share(tensor)
 
 
+def take_room(tensor: Tensor, sizes: Sequence[int]) -> bool:
+    """Give an alias memory of its own if it has no room for `sizes`; return whether it did.
+
+    So it has on a GPU; a plain CPU run makes the other tensor grow with it.
+    """
+    storage = tensor.untyped_storage()
+    needed = (tensor.storage_offset() + math.prod(sizes)) * tensor.element_size()
+    if not hasattr(storage, _ATTRIBUTE) or needed <= storage.nbytes():
+        return False
+    with _disable_current_modes(), torch.no_grad():
+        tensor.set_(storage.clone(), tensor.storage_offset(), tensor.size(), tensor.stride())  # type: ignore[call-overload]
+    return True
+
+
 def _share(tensor: Tensor) -> Tensor:
     with _disable_current_modes(), torch.no_grad():
         whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
-        twin = dlpack.from_dlpack(whole)
+        twin = dlpack.from_dlpack(whole).untyped_storage()
+        setattr(twin, _ATTRIBUTE, True)
         return torch.empty(0, dtype=tensor.dtype).set_(
-            twin.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
+            twin, tensor.storage_offset(), tensor.size(), tensor.stride()
         )

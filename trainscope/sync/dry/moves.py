@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from trainscope.sync.dry.aliases import alias
+from trainscope.sync.dry.aliases import alias, take_room
 from trainscope.sync.dry.call_site import says_cuda
 from trainscope.sync.dry.devices import Devices, mapped
 from trainscope.sync.dry.marks import Place
@@ -38,6 +38,7 @@ def install(watch: Watch, devices: Devices, patches: Patches) -> None:
     replace_method(patches, "cpu", moves.cpu)
     replace_method(patches, "pin_memory", moves.pin_memory)
     replace_method(patches, "is_pinned", moves.is_pinned)
+    replace_method(patches, "resize_", moves.resize)
     patches.replace(Module, "to", moves.module_to(Module.to))
 
 
@@ -137,6 +138,23 @@ class _Moves:
             return watch.marks.pinned(self) or original(self, *args, **kwargs)
 
         return is_pinned
+
+    def resize(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What was moved can be made longer, as collectives of objects do with what they send."""
+        watch = self._watch
+
+        @functools.wraps(original)
+        def resize_(self: Tensor, *sizes: Any, **kwargs: Any) -> Any:
+            if not torch.compiler.is_compiling() and watch.live:
+                watch.safely(lambda: grow(self, sizes), None)
+            return original(self, *sizes, **kwargs)
+
+        def grow(tensor: Tensor, sizes: tuple[Any, ...]) -> None:
+            place = watch.marks.raw(tensor)
+            if take_room(tensor, torch.Size(sizes if isinstance(sizes[0], int) else sizes[0])):
+                watch.marks.put(tensor, place)
+
+        return resize_
 
     def module_to(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`Module.to` parses its device in C, so where it points is decided here, once."""
