@@ -12,7 +12,7 @@ from trainscope.record.ranges import StepRange
 if TYPE_CHECKING:
     from trainscope.record.session import Session
 
-__all__ = ["OneStep", "OpenStep"]
+__all__ = ["OneStep", "WhoseStep"]
 
 
 class _Loop:
@@ -21,7 +21,7 @@ class _Loop:
     __slots__ = ("__weakref__",)
 
 
-class OpenStep:
+class WhoseStep:
     """Who has begun the step that is open now.
 
     A step whose beginner is gone was left open (by a Ctrl-C, say): what comes then is not in it.
@@ -55,7 +55,7 @@ class OneStep(StepRange):
 
     __slots__ = ("__weakref__", "_around", "_entered_within")
 
-    def __init__(self, around: OpenStep) -> None:
+    def __init__(self, around: WhoseStep) -> None:
         calls = around.session.calls
         super().__init__(calls.begin_step, calls.end_step)
         self._around = around

@@ -12,7 +12,7 @@ import torch
 
 from trainscope.errors import ConfigError
 from trainscope.record.dropped import close_dropped, close_when_dropped
-from trainscope.record.one_step import OneStep, OpenStep
+from trainscope.record.one_step import OneStep, WhoseStep
 from trainscope.record.ranges import NullRange, Range
 from trainscope.record.schedule import Schedule
 from trainscope.record.session import Session
@@ -41,7 +41,7 @@ class Scope:
             a numbered sibling is used (``runs/mlp-2``), said once on standard error.
         schedule: which steps are captured by torch.profiler (or by nsys, under it). None: none.
         sinks: where logged values go besides ``metrics.jsonl`` in the run directory.
-        sync: ``"record"`` each sync, ``"warn"`` once a site, raise ``"error"``, or ``"off"``.
+        sync: ``"record"`` each sync, ``"warn"`` once a line, raise ``"error"``, or ``"off"``.
         every: write metrics of each ``every``-th step, reduced over the steps between.
         reduce: how: ``"mean"``, ``"last"``, ``"sum"``, ``"min"`` or ``"max"``; or a mapping from
             metric name to one of these.
@@ -85,7 +85,7 @@ class Scope:
         )
         self.enabled = enabled and not switched_off()
         self._session: Session | None = None
-        self._open_step: OpenStep | None = None
+        self._whose_step: WhoseStep | None = None
         if not self.enabled:
             return
         checked = checked_sinks(sinks)
@@ -98,8 +98,8 @@ class Scope:
                 if stand_in.step_aside():
                     settings = settings.model_copy(update={"dry_run": True})
                 session.__init__(settings, checked)
-            self._open_step = OpenStep(session)
-            close_when_dropped(self._open_step, session)
+            self._whose_step = WhoseStep(session)
+            close_when_dropped(self._whose_step, session)
             return
         except BaseException:
             session.close()
@@ -125,15 +125,15 @@ class Scope:
 
         Begun within a step it ends that one: its own turns are the steps then.
         """
-        session, open_step = self._session, self._open_step
-        if session is None or open_step is None:
+        session, whose_step = self._session, self._whose_step
+        if session is None or whose_step is None:
             return loader
         close_dropped()
         session.counted_by = "scope.steps"
         return Steps(
             loader,
             session.recorder,
-            begin=open_step.by_loop(),
+            begin=whose_step.by_loop(),
             go_on=session.calls.next_step,
             end=session.calls.end_step,
             drop=session.calls.drop_step,
@@ -144,8 +144,8 @@ class Scope:
 
         Within a step it is none: the step around it goes on, and one warning says so.
         """
-        open_step = self._open_step
-        return NullRange() if open_step is None else OneStep(open_step)
+        whose_step = self._whose_step
+        return NullRange() if whose_step is None else OneStep(whose_step)
 
     def phase(self, name: str) -> Range | NullRange:
         """``with scope.phase("forward"):`` a top-level part of the step."""
