@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from trainscope import api as api  # loaded now: later the program's folder may hold any name
+from trainscope.cli.script import Program
 from trainscope.cli.sudden_ends import SuddenEnds
 from trainscope.notice import say, write
 from trainscope.record.exit import at_end
-from trainscope.record.inference import StepInference
+from trainscope.record.inference import StepInference, program_begins_in
 from trainscope.record.inference.seen import Spot
 from trainscope.record.schedule import Schedule
 from trainscope.record.scope import Scope
@@ -87,6 +88,7 @@ class Recording:
             optimizers=lambda: session.hooks.has_optimizers,
             eval_mode=lambda: recorder.loop.eval_mode,
         )
+        program_begins_in(Program.run.__code__)
         session.detector.follow_setup(self._inference.spot)
         recorder.on_event = self._on_event
         recorder.loop.check_inside = self._inference.inside
@@ -101,6 +103,7 @@ class Recording:
         begins = inference.on_event(kind, within_optimizer=session.hooks.in_optimizer)
         if kind == "backward" and inference.step_is_sure:
             session.recorder.step_is_sure()
+            session.recorder.loop.trial = False
         return begins
 
     def finish(self) -> None:

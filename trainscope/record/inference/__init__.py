@@ -21,5 +21,6 @@ a new iterator; a pause that ends with none of these is charged to the last step
 from __future__ import annotations
 
 from trainscope.record.inference.inference import StepInference
+from trainscope.record.inference.stack import program_begins_in
 
-__all__ = ["StepInference"]
+__all__ = ["StepInference", "program_begins_in"]

@@ -211,6 +211,8 @@ class StepInference:
 
     def _begin_turn(self, kind: str, new: list[LoopTurns]) -> None:
         """Begin a step at the first event of a turn, if that turn may be one."""
+        if not new and self._open.owner is not None:
+            return
         ours = [turns for turns in self._loops.on_way if turns in self._of_steps]
         if ours:
             owner = ours[-1]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from trainscope.record.inference.regions import LOOP_HEADER, Region
 from trainscope.record.inference.seen import Seen, Spot, TurnedBetween
-from trainscope.record.inference.stack import LoopOnWay, Way
+from trainscope.record.inference.stack import Way
 
 __all__ = ["DATA", "FIRST_DATA", "LoopTurns", "Place"]
 
@@ -124,25 +124,33 @@ class LoopTurns:
         """It is in a generator's frame, which can be left and come back to in mid-turn."""
         return self._last is not None and self._last.loop.resumable
 
+    def turned_to(self, seen: Seen) -> bool | None:
+        """Whether it has turned between its newest event and this place; None before any."""
+        return None if self._last is None else self._turned(self._last, seen)
+
     def event(
         self,
         kind: str,
-        way: Way,
-        loop: LoopOnWay,
-        frame_ids: tuple[int, ...],
+        seen: Seen,
         events_before: int,
         now_ns: int = 0,
+        turned: bool | None = None,
     ) -> bool:
-        """Take in an event inside the loop; True when it is the first of a new turn."""
-        seen = Seen(way, loop, frame_ids)
+        """Take in an event inside the loop; True when it is the first of a new turn.
+
+        ``turned`` is what ``turned_to`` says, where the caller knows it.
+        """
+        way, loop, frame_ids = seen
         last, is_data = self._last, kind in DATA
-        left = last is None or last.frame_id != seen.frame_id
+        left = last is None or last.frame_ids[last.loop.depth] != frame_ids[loop.depth]
         if last is None or left:
             new = True
         elif self.only_data:  # a batch that was skipped, or the next of several loaders
             new = kind == FIRST_DATA and not self._anew
         else:
-            new = self._turned(last, seen) and not self._gradient_again(kind, last, seen)
+            if turned is None:
+                turned = self._turned(last, seen)
+            new = turned and not self._gradient_again(kind, last, seen)
         self.entered = left or (new and kind == FIRST_DATA and seen.slot == LOOP_HEADER)
         if new:
             self.end_turn()
@@ -155,11 +163,13 @@ class LoopTurns:
             self.fetches = True
             self.loads = self.loads or seen.slot == LOOP_HEADER
             return new
-        self.places_here.add((way, loop.index))
-        self.within_newest(kind)
+        place = (way, loop.index)
+        self.places_here.add(place)
         if kind != "evaluation":
             self._training_here = True
-            self.places_that_train.add((way, loop.index))
+            self.places_that_train.add(place)
+        if kind in self.places_of:
+            self.within_newest(kind)
         return new
 
     def within_newest(self, kind: str) -> None:

@@ -16,7 +16,7 @@ from types import CodeType, FrameType
 from trainscope.record.inference.regions import Branch, Region
 from trainscope.record.inference.syntax import Span, source_tree
 
-__all__ = ["At", "Call", "Element", "LoopOnWay", "Way", "way_to"]
+__all__ = ["At", "Call", "Element", "LoopOnWay", "Way", "program_begins_in", "way_to"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ _ways: dict[tuple[object, ...], Way] = {}
 _MAX_WAYS = 20_000
 
 
+def program_begins_in(code: CodeType) -> None:
+    """Nothing farther out than frames of this code, such as a command line's, is the program's."""
+    _first_seen(code).outermost = True
+
+
 def way_to(frame: FrameType | None) -> tuple[Way, tuple[int, ...]]:
     """The way to the event that the frame is inside of, and the identities of its frames.
 
@@ -82,6 +87,8 @@ def way_to(frame: FrameType | None) -> tuple[Way, tuple[int, ...]]:
             add(known)
             add(frame.f_lasti)
             add_id(id(frame))
+        elif known.outermost:
+            break
         frame = frame.f_back
     found = _ways.get(tuple(key))
     if found is None:
@@ -100,7 +107,10 @@ def _first_seen(code: CodeType) -> _Code:
 def _build(frame: FrameType | None) -> Way:
     frames: list[FrameType] = []
     while frame is not None:
-        if not _codes[id(frame.f_code)].skipped:
+        known = _codes[id(frame.f_code)]
+        if known.outermost:
+            break
+        if not known.skipped:
             frames.insert(0, frame)
         frame = frame.f_back
     elements: list[Element] = []
@@ -151,13 +161,14 @@ _INSTALLED = ("site-packages", "dist-packages")
 class _Code:
     """What is known of a code object; holds it, so that its identity is not passed on."""
 
-    __slots__ = ("_branches", "_may_loop", "code", "resumable", "skipped")
+    __slots__ = ("_branches", "_may_loop", "code", "outermost", "resumable", "skipped")
 
     def __init__(self, code: CodeType) -> None:
         file = code.co_filename
         standard = file.startswith(_STANDARD) and not any(part in file for part in _INSTALLED)
         self.code = code
         self.skipped = standard or file.startswith(_SKIPPED)
+        self.outermost = False
         self.resumable = bool(code.co_flags & _RESUMABLE)
         self._branches: dict[int, tuple[Branch, ...] | None] = {}
         self._may_loop: bool | None = None
