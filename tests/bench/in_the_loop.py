@@ -22,6 +22,7 @@ from pathlib import Path
 from time import perf_counter_ns
 
 import torch
+from bootstrap import bounds_of_median
 from outcome import write_result
 from overhead_variants import DEVICE, Parts
 from torch import nn
@@ -90,15 +91,12 @@ def in_turn(
             times_us.append((perf_counter_ns() - began_ns) / 1e3)
         extra_us.append(times_us[1] - (times_us[0] + times_us[2]) / 2)
         bare_us += times_us[::2]
-    chance = random.Random(0)
-    medians = sorted(
-        statistics.median(chance.choices(extra_us, k=len(extra_us))) for _ in range(1000)
-    )
+    low, high = bounds_of_median(extra_us, 0.05, 0.95)
     return {
         "bare_us": statistics.median(bare_us),
         "extra_us": statistics.median(extra_us),
-        "extra_us_lower_95": medians[50],
-        "extra_us_upper_95": medians[950],
+        "extra_us_lower_95": low,
+        "extra_us_upper_95": high,
         "steps": len(extra_us),
     }
 

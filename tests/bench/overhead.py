@@ -23,6 +23,7 @@ from pathlib import Path
 from time import perf_counter_ns
 
 import torch
+from bootstrap import bounds_of_median
 from outcome import write_result
 from overhead_variants import DEVICE, VARIANTS, Loop, Parts, Variant, bare
 
@@ -70,13 +71,6 @@ def pair_us(variant: Variant, parts: Parts, steps: int, chance: random.Random) -
     return [ns / (block * variant.rounds) / 1e3 for ns in total_ns]
 
 
-def upper_bound(ratios: list[float], draws: int = 10_000) -> float:
-    """Bootstrap 95 % upper bound of the median."""
-    chance = random.Random(0)
-    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(draws))
-    return medians[int(0.95 * draws)]
-
-
 def row(bare_us: list[float], with_us: list[float]) -> dict[str, object]:
     """The figures of one line of the table."""
     ratios = [watched / alone for watched, alone in zip(with_us, bare_us, strict=True)]
@@ -84,7 +78,7 @@ def row(bare_us: list[float], with_us: list[float]) -> dict[str, object]:
         "bare_us": statistics.median(bare_us),
         "with_us": statistics.median(with_us),
         "ratio": statistics.median(ratios),
-        "ratio_upper_95": upper_bound(ratios),
+        "ratio_upper_95": bounds_of_median(ratios, 0.95)[0],
         "ratios": ratios,
     }
 

@@ -86,6 +86,27 @@ def with_trainscope(parts: Parts, every: int = 1) -> Iterator[Loop]:
 
 
 @contextlib.contextmanager
+def with_run(parts: Parts) -> Iterator[Loop]:
+    """What ``trainscope run`` does to a program: nothing is wrapped by name, steps are inferred."""
+    from trainscope.cli.recording import Recording
+
+    with tempfile.TemporaryDirectory() as folder:
+        window = (10_000_000, 1, 1)  # not yet active
+        run_dir = Path(folder) / "run"
+        recording = Recording(run_dir, window=window, sync="record", stacks=False, dry_run=False)
+        recording._speaks = False  # no report among the figures
+
+        def loop(steps: int) -> None:
+            for _ in range(steps):
+                parts.step()
+
+        try:
+            yield loop
+        finally:
+            recording.finish()
+
+
+@contextlib.contextmanager
 def with_sums(parts: Parts) -> Iterator[Loop]:
     """Two losses added up on the GPU by hand: the least that one can log without a wait."""
     totals = [torch.zeros((), device=DEVICE) for _ in range(2)]
@@ -202,6 +223,7 @@ VARIANTS = {
     "trainscope, log every 10th step": Variant(
         functools.partial(with_trainscope, every=10), rounds=10, every_s=FLUSH_S
     ),
+    "trainscope run, no log": Variant(with_run, rounds=10, every_s=FLUSH_S),
     "two losses summed with torch": Variant(with_sums, rounds=10),
     "loss.item()": Variant(with_item, rounds=10),
     "no-op TorchDispatchMode": Variant(with_dispatch_mode),
