@@ -121,6 +121,18 @@ def test_warn_warns_once_a_site_at_the_user_s_line() -> None:
     )
 
 
+def test_warn_warns_once_a_line_in_whatever_phase_it_is_and_not_of_the_set_up() -> None:
+    loop, x = LoopState(), on_device(1.0).sum()
+    with live("warn", loop=loop), warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for step, phase in ((None, None), (0, None), (1, "forward"), (2, "h2d")):
+            loop.step, loop.find_phase = step, lambda phase=phase: phase
+            x.item()
+            if step is not None:
+                announce()
+    assert [warning.lineno for warning in shown] == [line() - 3, line() - 1]
+
+
 def test_error_raises_at_the_line_and_counts() -> None:
     x = on_device(1.0).sum()
     with live("error") as detector:

@@ -38,9 +38,10 @@ _ASKED_LATER = 8
 class SyncDetector:
     """Records every wait for the GPU by site while it is started; also a context manager.
 
-    `mode`: ``record`` counts; ``warn`` also warns once a site, at the user's line; ``error``
-    also raises `SyncError` at each wait of the loop's thread that `allow_sync` does not permit,
-    after the wait, within steps where a `loop` is given; ``off`` installs nothing.
+    `mode`: ``record`` counts; ``warn`` also warns at the user's line, once a line and kind, of
+    waits after the set-up; ``error`` also raises `SyncError` at each wait of the loop's thread that
+    `allow_sync` does not permit, after the wait, within steps where a `loop` is given; ``off``
+    installs nothing.
     `dry_run`: find the waits that a GPU would cause, on a machine without one; None: where there
     is no GPU. `loop`: where the loop is; one of its own if None. Raises `ConfigError`.
     """
@@ -58,6 +59,7 @@ class SyncDetector:
             self.loop.started, self.loop.check_inside = True, _everywhere
         self._installation = DRY if self.dry_run else LIVE
         self._sites = Sites()
+        self._warned: dict[Any, Any] = {}
         self._steps = ArmedSteps()
         self._armed: Armed | None = None
         self._started = False
@@ -239,8 +241,8 @@ class SyncDetector:
             return None
         if self.mode == "error" and where.thread in ("main", "autograd"):
             return sync_error(kind, frame) if self._forbids() else None
-        if new and self.mode == "warn":
-            warn_sync(kind, frame, {})
+        if new and self.mode == "warn" and where.during != "setup":  # there it does no harm
+            warn_sync(kind, frame, self._warned)
         return None
 
     def _forbids(self) -> bool:
