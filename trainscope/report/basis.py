@@ -16,12 +16,11 @@ from trainscope.analysis.window_syncs import WindowSync
 from trainscope.errors import ConfigError
 from trainscope.report.build_times import spread_ms
 from trainscope.report.build_what_if import site_words, with_kind
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
 __all__ = ["Basis", "basis_of"]
-
-NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,8 +33,6 @@ from trainscope.trace.trace import Trace
 
 __all__ = ["build", "build_on"]
 
-NS_PER_MS = 1e6
-
 
 def build(trace: Trace, step_ms: float | None = None) -> Report:
     """What the trace's rank did, with a summary of the other ranks where there are any.

@@ -35,12 +35,12 @@ from trainscope.report.model_gpu import (
     OperatorReport,
     WindowSyncReport,
 )
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.trace.orphans import lost_launches
 from trainscope.trace.window import Memory, Window
 
 __all__ = ["MOST_OPERATORS", "as_gpu"]
 
-NS_PER_MS = 1e6
 MOST_OPERATORS = 30
 """Operators in a report, by time: a trace may have thousands of names."""
 _MOST_KERNELS = 8

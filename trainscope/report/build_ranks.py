@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from trainscope.analysis.ranks import compare_ranks
 from trainscope.report.model import RanksReport, RankSteps, RankSync
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.trace.paths import relative_path
 from trainscope.trace.trace import Trace
 
 __all__ = ["as_ranks"]
-
-NS_PER_MS = 1e6
 
 
 def as_ranks(trace: Trace) -> RanksReport | None:

@@ -9,13 +9,12 @@ from trainscope.analysis.syncs import Entry, Line, entries, per_step
 from trainscope.analysis.told_sites import rated_steps, sites_of
 from trainscope.report.build_what_if import LineKey
 from trainscope.report.model import Sync
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.trace.paths import relative_path
 from trainscope.trace.syncs import SyncSite
 from trainscope.trace.trace import Trace
 
 __all__ = ["as_syncs", "race"]
-
-NS_PER_MS = 1e6
 
 
 def as_syncs(

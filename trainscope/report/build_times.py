@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from trainscope.analysis.ranges import RangeTimes
 from trainscope.analysis.steps import LONG_OVER_MEDIAN, PhaseTimes, StepTimes
 from trainscope.report.model import LeftOut, LongSteps, Phase, RangeReport, Spread, StepsReport
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.trace.trace import Trace
 
 __all__ = ["as_phase", "as_ranges", "as_steps", "spread_ms"]
 
-NS_PER_MS = 1e6
 _FIRST_LONG = 20
 """Numbers of long steps that a report names."""
 

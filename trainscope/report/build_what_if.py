@@ -11,6 +11,7 @@ from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
 from trainscope.catalogue.snippets import snippet
 from trainscope.report.model import Baseline, Finding, Removal, WhatIf
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.report.steps_words import of_several_loops
 from trainscope.report.wording import duration
 from trainscope.trace.paths import relative_path
@@ -26,7 +27,6 @@ __all__ = [
     "with_kind",
 ]
 
-NS_PER_MS = 1e6
 MIN_GAIN = 0.01
 """Share of a step from which on a gain is worth a word; less is within what a replay can miss."""
 _ONE_LOOP = "the window's steps, of one of the loops, stand for the steps of all"

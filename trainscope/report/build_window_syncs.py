@@ -12,11 +12,11 @@ from trainscope.catalogue.advice import advice
 from trainscope.catalogue.kinds import KINDS
 from trainscope.report.build_what_if import gains_by_site, site_words
 from trainscope.report.model import Sync
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.trace.paths import relative_path
 
 __all__ = ["MOST_SITES", "as_window_syncs"]
 
-NS_PER_MS = 1e6
 MOST_SITES = 200
 """Places in a report: a trace may have thousands."""
 

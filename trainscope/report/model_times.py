@@ -6,7 +6,18 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["LeftOut", "LongSteps", "Part", "Phase", "RangeReport", "Spread", "StepsReport"]
+__all__ = [
+    "NS_PER_MS",
+    "LeftOut",
+    "LongSteps",
+    "Part",
+    "Phase",
+    "RangeReport",
+    "Spread",
+    "StepsReport",
+]
+
+NS_PER_MS = 1e6
 
 
 class Part(BaseModel):

@@ -25,11 +25,11 @@ from trainscope.report.compare.likeness import (
 from trainscope.report.compare.model import Comparison, Row, Side, SyncChange, TimeChange
 from trainscope.report.compare.verdict import verdict
 from trainscope.report.model import Report
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.trace.trace import Trace
 
 __all__ = ["compare"]
 
-NS_PER_MS = 1e6
 SYNC_CODES = "TS1"
 OTHER_RATE = 1.2
 """From this factor on a sync of both is said to come more or less often."""

@@ -11,11 +11,11 @@ from trainscope.errors import ConfigError
 from trainscope.report.gate.baseline import Baseline, KnownSync
 from trainscope.report.gate.judgement import Breach, Judgement
 from trainscope.report.gate.over_budget import over_budget
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.trace.trace import Trace
 
 __all__ = ["judge", "updated"]
 
-NS_PER_MS = 1e6
 OFTEN_PER_STEP = 0.5
 """From here on a sync is one of most steps, and its rate is the same in short and long runs."""
 LIKE_LENGTH = 2.0

@@ -10,11 +10,10 @@ from trainscope.analysis.sync_keys import KeyedSync
 from trainscope.report.build_gpu import as_gpu
 from trainscope.report.gate.baseline import Baseline
 from trainscope.report.gate.judgement import Breach
+from trainscope.report.model_times import NS_PER_MS
 from trainscope.trace.trace import Trace
 
 __all__ = ["over_budget"]
-
-NS_PER_MS = 1e6
 
 
 def over_budget(trace: Trace, syncs: Sequence[KeyedSync], baseline: Baseline) -> Iterator[Breach]:

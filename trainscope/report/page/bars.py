@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trainscope.report.model import Report
 from trainscope.report.page.names import kind_of_phase
-from trainscope.report.page.timeline import KINDS
+from trainscope.report.page.timeline import SPAN_KINDS
 from trainscope.report.wording import duration, range_name
 
 __all__ = ["Bar", "Part", "bars"]
@@ -39,7 +39,7 @@ def bars(report: Report) -> Iterator[Bar]:
     parts = [
         Part(
             phase.share or 0.0,
-            KINDS.index(kind_of_phase(phase.name)),
+            SPAN_KINDS.index(kind_of_phase(phase.name)),
             f"{range_name(phase.name)} {duration(phase.per_step_ms.median)}, "
             f"{_share(phase.share or 0.0)}",
         )
@@ -49,7 +49,9 @@ def bars(report: Report) -> Iterator[Bar]:
     if parts:
         rest = 1.0 - sum(part.share for part in parts)
         if rest > _LEAST_SHARE:
-            parts.append(Part(rest, KINDS.index("idle other"), f"outside phases {_share(rest)}"))
+            parts.append(
+                Part(rest, SPAN_KINDS.index("idle other"), f"outside phases {_share(rest)}")
+            )
         yield Bar("CPU, by phase", "; ".join(part.words for part in parts), parts)
     gpu, idle = report.gpu, report.idle
     if gpu is None or idle is None:
@@ -58,9 +60,9 @@ def bars(report: Report) -> Iterator[Bar]:
     whole = busy + idle.per_step_ms
     if not whole:
         return
-    parts = [Part(busy / whole, KINDS.index("kernel"), f"GPU busy {duration(busy)}")]
+    parts = [Part(busy / whole, SPAN_KINDS.index("kernel"), f"GPU busy {duration(busy)}")]
     parts += [
-        Part(ms / whole, KINDS.index(f"idle {cause}"), f"idle, {cause} {duration(ms)}")
+        Part(ms / whole, SPAN_KINDS.index(f"idle {cause}"), f"idle, {cause} {duration(ms)}")
         for cause, ms in idle.causes.items()
         if ms > 0.001 * whole
     ]

@@ -21,7 +21,7 @@ from trainscope.report.page.bars import bars
 from trainscope.report.page.charts import curve
 from trainscope.report.page.history import History, Series, history
 from trainscope.report.page.pictures import timeline
-from trainscope.report.page.timeline import KINDS, Timeline
+from trainscope.report.page.timeline import SPAN_KINDS, Timeline
 from trainscope.report.replay_trust import trust_in_words
 from trainscope.report.steps_words import left_out_in_words
 from trainscope.report.text_parts import plain
@@ -199,7 +199,7 @@ def _legend(drawn: Timeline | None) -> list[dict[str, object]]:
         return []
     used = {kind for picture in drawn.pictures for lane in picture.lanes for kind in lane.kind}
     return [
-        {"place": place, "words": _KIND_WORDS.get(KINDS[place], KINDS[place])}
+        {"place": place, "words": _KIND_WORDS.get(SPAN_KINDS[place], SPAN_KINDS[place])}
         for place in sorted(used)
     ]
 

@@ -11,8 +11,8 @@ from trainscope.trace.window import Column
 
 __all__ = [
     "IDLE_KINDS",
-    "KINDS",
     "MAX_SPANS",
+    "SPAN_KINDS",
     "Labels",
     "Lane",
     "Picture",
@@ -23,7 +23,7 @@ __all__ = [
 
 IDLE_KINDS = ("sync", "launch", "data", "copy", "communication", "other")
 """Why the GPU is idle; as kinds of spans ``idle sync`` and so on."""
-KINDS = (
+SPAN_KINDS = (
     *("data", "h2d", "forward", "backward", "optimizer", "phase"),
     *("op", "call", "wait"),
     *("kernel", "copy", "set", "collective"),
@@ -44,7 +44,7 @@ class Lane:
     """From the picture's beginning."""
     length_ns: list[int]
     kind: list[int]
-    """Places in ``KINDS``."""
+    """Places in ``SPAN_KINDS``."""
     label: list[int]
     """Places in ``Timeline.labels``."""
     height: list[int] | None = None
@@ -69,7 +69,7 @@ class Timeline:
 
     labels: tuple[str, ...]
     pictures: tuple[Picture, ...]
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = SPAN_KINDS
 
 
 class Labels:
@@ -101,7 +101,7 @@ def lane_of(
 
     Of more than ``MAX_SPANS`` the longest are kept.
     """
-    known = {kind: place for place, kind in enumerate(KINDS)}
+    known = {kind: place for place, kind in enumerate(SPAN_KINDS)}
     kind = np.array([known[each] for each in kinds], dtype=np.int64)
     label = np.array([labels.place(text) for text in texts], dtype=np.int64)
     start = np.clip(start_ns, 0, until_ns)
