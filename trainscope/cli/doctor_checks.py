@@ -196,7 +196,7 @@ def _triton(facts: Facts) -> Check:
 
 def _kernels(facts: Facts) -> Check:
     if facts.kernels is None:
-        return Check("import kernels", Status.ok, "the name is free, as it should be")
+        return Check("import kernels", Status.ok, "nothing, as it should be: the name is Hugging Face's")
     if facts.kernels == "namespace":
         found = (
             "an empty namespace, from the folder of trainscope_kernels in an editable install: "
