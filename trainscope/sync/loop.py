@@ -13,10 +13,10 @@ __all__ = ["LoopState"]
 class LoopState:
     """Plain attributes that the recorder writes and the detector reads, with no lock.
 
-    ``step`` is None outside a step. ``trial`` is true while it may yet turn out that the first
-    step has not begun: what waits is set-up's until that is known. ``find_phase`` tells which
-    phase is open, None between phases: it is asked at a wait, while phases come and go in every
-    step. ``evaluating`` is true while a wrapped model runs in eval mode or without gradients.
+    ``step`` is None outside a step. ``trial`` is true while it may yet turn out that this step has
+    not begun: until then what waits is set-up's or between steps. ``find_phase`` tells which phase
+    is open, None between phases: it is asked at a wait, while phases come and go in every step.
+    ``evaluating`` is true while a wrapped model runs in eval mode or without gradients.
     ``eval_mode`` is true once one has run in eval mode, until one runs in train mode, or a
     backward or an optimizer. ``h2d`` opens the ``h2d`` range around a copy to the device, or is
     None. ``thread_id`` is the loop's thread.
@@ -66,7 +66,7 @@ class LoopState:
         if self.evaluating:
             return "evaluation"
         if self.trial:
-            return "setup"
+            return "between" if self.step else "setup"
         if self.step is not None or inside:
             return "training"
         if self.started:

@@ -57,11 +57,11 @@ def in_training(
 ) -> list[LoopTurns]:
     """Those of the loops in whose reach this innermost frame is.
 
-    One whose reach is not known yet counts as there, unless it is ``decided`` that nothing but
-    the loop itself will turn out to be it.
+    One whose reach is not known yet counts as there, unless the program has gone elsewhere, or it
+    is ``decided`` that nothing but the loop itself will turn out to be it.
     """
     known = {
-        turns: turns.extent or (turns if decided and not turns.resumable else None)
+        turns: turns.extent or (turns if (decided or turns.gone) and not turns.resumable else None)
         for turns in loops
     }
     found = around([reach for reach in known.values() if reach is not None], frame)

@@ -135,8 +135,8 @@ class StepInference:
 
     @property
     def known(self) -> bool:
-        """Whether a loop is known to train; till then a step may turn out not to have begun."""
-        return bool(self._of_steps)
+        """Whether the open step's loop is known to train; till then there may be no step."""
+        return self._open.owner in self._of_steps
 
     @property
     def step_is_sure(self) -> bool:

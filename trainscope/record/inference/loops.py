@@ -49,6 +49,8 @@ class LoopTurns:
         """A loop inside it was taken for a part of its turn, though it trains."""
         self.extent: LoopTurns | None = None
         """The loop in which the program still trains, once known: this one, or one around it."""
+        self.gone = False
+        """The program has run something elsewhere since its last turn."""
 
         # the turns that have ended
         self.trained = 0
@@ -155,6 +157,7 @@ class LoopTurns:
         if new:
             self.end_turn()
             self._first, self.events_before, self.began_ns = seen, events_before, now_ns
+        self.gone = False
         self.was_only_data = self.only_data and not new
         self.only_data = is_data and (new or self.only_data)
         self._anew = kind == FIRST_DATA
@@ -219,7 +222,7 @@ class LoopTurns:
             if self._training_here and not self.backward_here:
                 self.places_here, self._training_here = set(), False
             self.end_turn()
-            self._last, self.only_data = None, False
+            self._last, self.only_data, self.gone = None, False, True
 
     def encloses(self, places: Iterable[tuple[str, int]]) -> bool:
         """Whether one of these files and lines is in what the loop's turns run."""

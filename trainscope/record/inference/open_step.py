@@ -32,8 +32,8 @@ class OpenStep:
 
     def begin(self, owner: LoopTurns, events: int) -> None:
         """Begin a turn of this loop, after so many events."""
-        self._begin()
         self.owner, self.since = owner, events
+        self._begin()
 
     def close(self, *, left: bool, counts: bool) -> None:
         """End it, if there is one, as if it had not begun where it does not count.
