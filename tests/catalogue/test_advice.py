@@ -195,6 +195,24 @@ def test_a_distributed_checkpoint_is_one_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "function"),
+    [
+        ("h2d-pageable", "_object_to_tensor"),
+        ("index", "_tensor_to_object"),
+        ("item", "all_gather_object"),
+        ("cpu", "broadcast_object_list"),
+    ],
+)
+def test_objects_of_ranks_are_best_sent_elsewhere(kind: str, function: str) -> None:
+    via = f"torch.distributed.distributed_c10d:3410 {function}"
+    source = "dist.all_gather_object(names, name)"
+    said = advice(kind, source=source, phase=None, during="training", via=via)
+    assert said.startswith("ranks send Python objects as tensors on the device of their group")
+    reduced = "torch.distributed.distributed_c10d:3100 all_reduce"
+    assert advice(kind, source=source, phase=None, during="training", via=reduced) != said
+
+
+@pytest.mark.parametrize(
     ("kind", "phase", "via", "words"),
     [
         ("cpu", "forward", "torch.autograd.graph:405 pack_to_cpu", "use it with pin_memory=True"),

@@ -44,6 +44,12 @@ _OF_PARTS: tuple[tuple[str, frozenset[str], str], ...] = (
     (r"torch\.(serialization|storage)", _READS, _CHECKPOINT),
     (r"torch\.distributed\.(checkpoint|_state_dict_utils)", _READS, _STATE),
     (
+        r"torch\.distributed\.distributed_c10d:.* (_object_to_tensor|\w+_object(_list)?)$",
+        _ANY,
+        "ranks send Python objects as tensors on the device of their group: send them outside the "
+        "loop, or in a group of gloo, which keeps them on the host",
+    ),
+    (
         r"torch\.autograd\.graph:.* pack_to_cpu$",
         frozenset({"cpu"}),
         "save_on_cpu waits for each tensor that it keeps on the host: use it with pin_memory=True, "

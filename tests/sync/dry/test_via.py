@@ -7,7 +7,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
 from torch._compile import _disable_dynamo
+from torch.distributed.device_mesh import init_device_mesh
 
 from trainscope.sync.detector import SyncDetector
 from trainscope.sync.dry.mode import FollowMode
@@ -80,3 +83,21 @@ def test_what_a_library_reads_on_a_cpu_alone_is_no_wait_of_a_gpu(tmp_path: Path)
     with SyncDetector(dry_run=True) as detector:
         runpy.run_path(str(path), run_name="torchmetrics.utilities.compute")
     assert [(site.kind, site.function) for site in detector.sites()] == [("bool", "other")]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_what_ranks_do_on_the_host_is_no_wait_of_a_gpu(tmp_path: Path) -> None:
+    """Gloo's own copies, in whose place NCCL makes none, and the numbers of a mesh's ranks."""
+    meeting = f"file://{tmp_path / 'ranks'}"
+    dist.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+    try:
+        with SyncDetector(dry_run=True) as detector:
+            gradient, part = torch.ones(4, device="cuda"), torch.empty(4, device="cuda")
+            dist.reduce_scatter_tensor(part, gradient)
+            dist.all_gather_into_tensor(gradient, part)
+            dist.all_reduce(part)
+            init_device_mesh("cpu", (1,))
+            part.tolist()
+    finally:
+        dist.destroy_process_group()
+    assert [site.kind for site in detector.sites()] == ["tolist"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Number
 from types import FrameType
 from typing import Any
 
@@ -32,6 +33,7 @@ _DRY = os.path.dirname(__file__) + os.sep
 _METRICS = os.path.join(os.path.dirname(trainscope.__file__), "metrics") + os.sep
 _MOVING_WRITES = ("aten::copy_", "aten::set_")
 _PACK = torch.ops.aten._pack_padded_sequence.default
+_COLLECTIVES = "torch.distributed.distributed_c10d"
 _DDP = distributed.__file__
 """Its buckets lie where the gradients do, but are made and filled anew in C++."""
 
@@ -71,6 +73,8 @@ class FollowMode(TorchDispatchMode):
         given: list[Tensor] = []
         _collect(args, given)
         _collect(list(kwargs.values()), given)
+        if not given and args and isinstance(args[0], Number) and _takes_tensor(func):
+            return _of_numbers(func, args, kwargs)
         caller = sys._getframe(1)  # older torch wraps a mode in frames of its own
         frame = working_frame(caller) or caller
         place = watch.safely(lambda: self._before(func, args, kwargs, given, caller, frame), None)
@@ -95,7 +99,8 @@ class FollowMode(TorchDispatchMode):
         schema = getattr(func, "_schema", None)
         name = "" if schema is None else schema.name
         if name == "aten::copy_":
-            if not _is_of(caller, _METRICS):  # the rows of `Scope.log` on a GPU are there too
+            # the rows of `Scope.log` on a GPU are there too, and NCCL needs no copies of gloo's
+            if not _is_of(caller, _METRICS) and frame.f_globals.get("__name__") != _COLLECTIVES:
                 self._copy(args, kwargs, frame)
         elif not watch.here.quiet:
             for wait in waits_of(name, args, kwargs, marks):
@@ -196,6 +201,30 @@ def _collect(value: Any, into: list[Tensor]) -> None:
     elif isinstance(value, (list, tuple)):
         for item in value:
             _collect(item, into)
+
+
+def _takes_tensor(func: Any) -> bool:
+    schema = getattr(func, "_schema", None)
+    return schema is not None and str(schema.arguments[0].type) == "Tensor"
+
+
+def _of_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run an operator on a TorchScript function's constants: a mode gets numbers for those tensors.
+
+    None is on the device, and only a few operators take them so.
+    """
+    try:
+        return func(*args, **kwargs)
+    except RuntimeError:
+        asked = zip(func._schema.arguments, args, strict=False)
+        return func(*(_as_asked(str(one.type), given) for one, given in asked), **kwargs)
+
+
+def _as_asked(kind: str, given: Any) -> Any:
+    if kind != "Tensor" or not isinstance(given, Number):
+        return given
+    of_python = {bool: torch.bool, int: torch.int64, float: torch.float64}
+    return torch.tensor(given, dtype=of_python.get(type(given), torch.complex128))
 
 
 def enter(mode: TorchDispatchMode) -> None:

@@ -30,6 +30,8 @@ H2dRange = Callable[[], AbstractContextManager[object] | None]
 _COMPILERS = ("torch._inductor.", "torch._dynamo.", "torch._subclasses.")
 _ON_A_HOST_ALONE = frozenset({("torchmetrics.utilities.compute", "normalize_logits_if_needed")})
 """Functions that read values on a CPU, and on a GPU go another way that does not."""
+_MESH = "torch.distributed.device_mesh"
+"""It keeps the numbers of its ranks on the host, whatever device the mesh is of."""
 _OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim") + os.sep
 
 
@@ -169,7 +171,8 @@ def _is_compilers(frame: FrameType) -> bool:
 
 
 def _is_the_hosts(frame: FrameType) -> bool:
-    return (frame.f_globals.get("__name__"), frame.f_code.co_name) in _ON_A_HOST_ALONE
+    name = frame.f_globals.get("__name__")
+    return name == _MESH or (name, frame.f_code.co_name) in _ON_A_HOST_ALONE
 
 
 _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
