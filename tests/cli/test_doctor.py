@@ -57,7 +57,7 @@ def test_where_all_is_well_every_line_is_ok() -> None:
         ("triton", "ok", "3.6.0", ""),
         ("wandb", "ok", "0.31.0", ""),
         ("tensorboard", "ok", "2.21.0", ""),
-        ("import kernels", "ok", "nothing, as it should be: the name is Hugging Face's", ""),
+        ("import kernels", "ok", "nothing, as it should be: it is Hugging Face's name", ""),
     ]
 
 

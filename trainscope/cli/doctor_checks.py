@@ -196,7 +196,8 @@ def _triton(facts: Facts) -> Check:
 
 def _kernels(facts: Facts) -> Check:
     if facts.kernels is None:
-        return Check("import kernels", Status.ok, "nothing, as it should be: the name is Hugging Face's")
+        found = "nothing, as it should be: it is Hugging Face's name"
+        return Check("import kernels", Status.ok, found)
     if facts.kernels == "namespace":
         found = (
             "an empty namespace, from the folder of trainscope_kernels in an editable install: "
