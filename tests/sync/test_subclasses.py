@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from typing import Any, ClassVar
+from unittest import mock
 
 import pytest
 import torch
@@ -178,3 +179,12 @@ def test_a_lazy_module_is_moved_to_the_gpu() -> None:
         assert net(torch.ones(4, 2, device="cuda")).shape == (4, 3)
         kinds = {site.kind for site in detector.sites()}
     assert kinds <= {"h2d-pageable"}
+
+
+@BOTH
+def test_a_test_may_mock_a_method_by_its_signature(dry_run: bool) -> None:
+    with SyncDetector(dry_run=dry_run):
+        with mock.patch.object(torch.Tensor, "cpu", autospec=True) as cpu:
+            torch.ones(1).cpu()
+        assert cpu.call_count == 1
+        assert torch.ones(1).cpu().item() == 1

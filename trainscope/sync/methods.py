@@ -37,6 +37,10 @@ class _Method:
             return self.original
         return MethodType(self.ours, tensor)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Be torch's own to who takes it from the class's ``__dict__``, as ``mock.patch`` does."""
+        return self.original(*args, **kwargs)
+
 
 class Function(functools.partial[Any]):
     """Called it is ours, as a key of a table it is torch's own; no frame of it is on the stack."""

@@ -268,3 +268,19 @@ def test_the_frame_given_is_the_one_that_made_the_call() -> None:
         dry_run.stop()
     here, sgd = __file__, inspect.getfile(torch.optim.SGD)
     assert frames == [("item-implicit", sgd), ("item-implicit", sgd), ("item", here)]
+
+
+TRACED: dict[str, Callable[[Tensor], Tensor]] = {
+    "item": lambda x: x * x.sum().item(),
+    "a number of a list": lambda x: x * x.tolist()[0][1],
+    "rows counted": lambda x: x * 2 + sum(x[i] for i in range(x.size(0))),
+    "size": lambda x: torch.arange(x.shape[1]) + x,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TRACED)
+def test_a_traced_function_runs_on_its_constants(name: str) -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    traced: Callable[..., Callable[[Tensor], Tensor]] = torch.jit.trace  # type: ignore[assignment]
+    _both_ways(lambda: [traced(TRACED[name], (x,))(x)])
