@@ -334,6 +334,18 @@ def test_what_an_operator_reads_of_its_own_accord_is_told_by_its_name(
     assert ("a Python number" in said) == ("masked_fill_" in source)
 
 
+@pytest.mark.parametrize(
+    ("via", "first_words"),
+    [
+        ("IPython.lib.pretty:791 _repr_pprint", "it is read to be shown beneath"),
+        ("pdb:1274 _msg_val_func", "the debugger shows it"),
+    ],
+)
+def test_what_is_shown_to_whoever_types_is_not_called_a_setting(via: str, first_words: str) -> None:
+    said = advice("repr", source="loss", phase=None, during="training", via=via)
+    assert said.startswith(first_words)
+
+
 def test_a_checkpoint_is_written_less_often_not_from_pinned_memory() -> None:
     said = advice(
         "d2h",

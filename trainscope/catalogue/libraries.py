@@ -114,6 +114,12 @@ _OF_PARTS: tuple[tuple[str, frozenset[str], str], ...] = (
         _READS,
         'torchmetrics looks for NaN: nan_strategy="disable" in the metric leaves that out',
     ),
+    (
+        r"IPython\.(lib\.pretty|core\.formatters):",
+        _READS,
+        "it is read to be shown beneath the cell: a ; behind the cell's last line, or no display()",
+    ),
+    (r"(pdb|bdb):", _READS, "the debugger shows it: without a breakpoint nothing reads it here"),
 )
 """How the frame is written, for which kinds, and what to do; the first that fits counts.
 
