@@ -117,7 +117,7 @@ _OF_PARTS: tuple[tuple[str, frozenset[str], str], ...] = (
     (
         r"IPython\.(lib\.pretty|core\.formatters):",
         _READS,
-        "it is read to be shown beneath the cell: a ; behind the cell's last line, or no display()",
+        "it is read to be shown beneath the cell: put a ; behind the last line, or no display()",
     ),
     (r"(pdb|bdb):", _READS, "the debugger shows it: without a breakpoint nothing reads it here"),
 )
