@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import pytest
 from tape import Tape, played
 
 from trainscope.record.inference import StepInference
@@ -27,7 +28,8 @@ class Watching(Tape):
         return self.inference.inside(sys._getframe(1))
 
 
-def test_a_loop_with_no_optimizer_is_left_where_something_else_runs() -> None:
+@pytest.mark.parametrize("loads", [False, True])
+def test_a_loop_with_no_optimizer_is_left_where_something_else_runs(loads: bool) -> None:
     """As the gradients of a Fisher matrix, in a program that has an optimizer elsewhere."""
     inside: list[bool | None] = []
 
@@ -35,9 +37,13 @@ def test_a_loop_with_no_optimizer_is_left_where_something_else_runs() -> None:
         for _ in range(3):
             t.train()
         for _ in range(3):
+            if loads:
+                t.fetch()
             t.forward()
             t.backward()
             inside.append(t.inside())
+        if loads:
+            t.fetch("no data")
         for _ in range(2):
             t.evaluate()
         inside.append(t.inside())

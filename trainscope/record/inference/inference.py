@@ -182,6 +182,9 @@ class StepInference:
         """End the open step when its loop has turned, or when the program has gone elsewhere."""
         owner = self._open.owner
         if owner is None:
+            last = self._owner  # its step ended where it found no more data
+            if last is not None and last not in self._loops.on_way:
+                last.gone = last.gone or leaves(kind, last, self._loops.on_way)
             return
         if owner in self._loops.on_way:
             if owner in new:
