@@ -34,6 +34,8 @@ def test_every_access_of_a_full_block_is_128_bits_wide(compiled: list[dict]) -> 
 
 
 def test_the_forward_issues_less_than_memory_leaves_time_for(compiled: list[dict]) -> None:
+    on_hopper = {each["kernel"] for each in compiled if each["capability"] == 90}
+    assert {"forward", "bias_forward"} <= on_hopper
     for each in compiled:
         if each["kernel"] == "bias_forward" and each["capability"] == 90:
             budget = INSTRUCTIONS_AN_ELEMENT[each["dtype"]] * each["elements_a_thread"]

@@ -79,6 +79,7 @@ def test_an_operand_that_is_overwritten_is_found() -> None:
 
 
 def test_tensor_cores_tma_and_registers_that_move_are_used(compiled: list[dict]) -> None:
+    assert {each["kernel"] for each in compiled} >= {*WORKERS}
     for each in compiled:
         if each["kernel"] in WORKERS:
             assert each["wgmma"] >= 20, each
@@ -88,6 +89,8 @@ def test_tensor_cores_tma_and_registers_that_move_are_used(compiled: list[dict])
 
 
 def test_the_kernels_around_the_backward_move_16_bytes_at_a_time(compiled: list[dict]) -> None:
+    looked_at = {"attention_row_terms", "attention_dq", "attention_backward"}
+    assert {each["kernel"] for each in compiled} >= looked_at
     for each in compiled:
         dim = 1 << (each["case"][0] - 1).bit_length()
         if each["kernel"] == "attention_row_terms":

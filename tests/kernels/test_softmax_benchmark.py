@@ -19,7 +19,9 @@ def test_every_impl_of_every_case_agrees_with_its_reference() -> None:
 
 
 def test_a_forward_moves_two_streams_and_a_backward_three() -> None:
-    for case in benchmarks():
+    cases = list(benchmarks())
+    assert {case.backward for case in cases} == {False, True}
+    for case in cases:
         (x,) = case.make_inputs()
         assert case.bytes_moved == x.nbytes * (3 if case.backward else 2)
 
