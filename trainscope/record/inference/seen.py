@@ -30,11 +30,6 @@ class Seen(NamedTuple):
     frame_ids: tuple[int, ...]
 
     @property
-    def frame_id(self) -> int:
-        """The identity of the frame that runs the loop."""
-        return self.frame_ids[self.loop.depth]
-
-    @property
     def slot(self) -> int:
         """In which part of the loop it is."""
         branch = self.way.elements[self.loop.index]
