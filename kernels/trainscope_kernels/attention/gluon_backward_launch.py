@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from trainscope_kernels.attention.call import Call
@@ -57,7 +55,7 @@ def backward(
     deterministic, and of wide heads and packed sequences: one makes dK and dV and another dQ, each
     in a fixed order.
     """
-    device: Any = call.q.device.index
+    device = call.q.device.index
     if device != torch.cuda.current_device():
         with torch.cuda.device(device):
             return backward(call, grad_out, grad_lse, out, lse, grads, deterministic=deterministic)

@@ -67,7 +67,7 @@ MOST_LAUNCHERS = 1024
 
 def forward(call: Call, out: Tensor, lse: Tensor) -> None:
     """Fill ``out`` (batch, heads, queries, dim) and ``lse`` (batch, heads, queries), float32."""
-    device: Any = call.q.device.index
+    device = call.q.device.index
     if device != torch.cuda.current_device():
         with torch.cuda.device(device):
             return forward(call, out, lse)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trainscope_kernels.attention.call import Call
 from trainscope_kernels.attention.gluon_band import limits_of
@@ -112,7 +112,7 @@ def tiling_of(call: Call) -> Tiling:
         row_blocks = most_blocks(rows, call.cu_q.shape[0] - 1, queries)
     # a head's K and V are read by all its row blocks
     together = heads_together(call.k.shape[2] * dim * 2 * call.q.element_size())
-    device: Any = call.q.device.index
+    device = call.q.device.index
     programs = min(instances * row_blocks, multiprocessors(device))
     high = band_of_call(call).high
     return Tiling(device, instances, row_blocks, rows, plan.keys, high, together, programs)
