@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 
 import pytest
 import torch
@@ -109,3 +110,33 @@ def test_models_that_only_compiled_code_calls_are_told(hooks: Hooks, ranges: Wri
         x.sum().backward()
     (told,) = [each for each in hooks.not_seen() if each.startswith("forward")]
     assert told.startswith("forward of any module: 0 calls seen in 3 steps with a backward")
+
+
+class Unhashable(nn.Linear):
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("models are not compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_a_model_is_known_by_itself_again_and_kept_by_nobody(
+    hooks: Hooks, ranges: WrittenRanges
+) -> None:
+    hooks.add_everything()
+    asked = []
+
+    class Counted(Unhashable):
+        def parameters(self, recurse: bool = True):
+            asked.append(id(self))
+            return super().parameters(recurse)
+
+    model = Counted(2, 1)
+    for _ in range(3):
+        model(torch.ones(1, 2))
+    assert ranges.text == "forward() forward() forward()"
+    assert len(asked) == 1, "whether it has a parameter is found once"
+    gone = weakref.ref(model)
+    del model
+    assert gone() is None
+    Counted(2, 1)(torch.ones(1, 2))
+    assert len(asked) == 2, "whatever had its address before"

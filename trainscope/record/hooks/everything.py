@@ -5,15 +5,22 @@ from __future__ import annotations
 import functools
 import gc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.compiler import is_dynamo_compiling
 
 from trainscope.record.hooks.patch import HeldPatch, hide_from_dynamo
+from trainscope.record.hooks.ranges import LoopRanges
 from trainscope.record.hooks.watch import Watched, Watcher
 
 __all__ = ["EVERY_MODEL", "NEW_OPTIMIZERS", "EveryModel", "NewOptimizers", "living_optimizers"]
+
+
+class OutermostWatcher(Watcher, Protocol):
+    """One to whom a module's call inside a forward is nothing."""
+
+    ranges: LoopRanges
 
 
 class EveryModel(Watched):
@@ -22,22 +29,29 @@ class EveryModel(Watched):
     def __init__(self) -> None:
         super().__init__()
         self._patch = HeldPatch("torch.nn.Module.__call__")
+        self.only: LoopRanges | None = None
+        """The ranges of the only watcher; None where there are several."""
 
-    def watch(self, watcher: Watcher) -> None:
-        """Tell ``watcher`` of each call of any module."""
+    def watch(self, watcher: OutermostWatcher) -> None:
+        """Tell ``watcher`` of each call of any module that is in no other's."""
+        self.only = None if self.watchers else watcher.ranges
         self.add(watcher)
         module = torch.nn.Module
         self._patch.put(module, "__call__", lambda: _wrapped_call(self, vars(module)["__call__"]))
 
-    def unwatch(self, watcher: Watcher) -> tuple[str, ...]:
+    def unwatch(self, watcher: OutermostWatcher) -> tuple[str, ...]:
         """Forget ``watcher`` and unpatch when none is left; in words what must stay."""
+        self.only = None
         self.discard(frozenset([watcher]))
         return () if self.watchers else self._patch.take_out()
 
 
-def _wrapped_call(watched: Watched, own: Any) -> Any:
+def _wrapped_call(watched: EveryModel, own: Any) -> Any:
     def call_any(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():
+            return own(self, *args, **kwargs)
+        only = watched.only
+        if only is not None and only.in_forward:  # most calls: of a module inside another
             return own(self, *args, **kwargs)
         watcher = watched.watcher
         token = None if watcher is None else watcher.begin(self, args)

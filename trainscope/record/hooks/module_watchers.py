@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,12 @@ class EveryModelWatcher(ForwardWatcher):
     given something to differentiate, as a loss is; and nothing counts while data is fetched.
     """
 
-    __slots__ = ()
+    __slots__ = ("_trainable",)
+
+    def __init__(self, ranges: LoopRanges, label: str) -> None:
+        super().__init__(ranges, label)
+        self._trainable: dict[int, weakref.ref[torch.nn.Module]] = {}
+        """Modules that were found to have a parameter, by their ids: looking for one takes long."""
 
     def begin(self, target: Any, args: Sequence[Any]) -> Any:
         """As for a wrapped model, for those modules that take part in training."""
@@ -28,15 +34,23 @@ class EveryModelWatcher(ForwardWatcher):
         if ranges.in_forward or ranges.in_fetch or ranges.elsewhere():
             return None
         try:
-            takes_part = next(target.parameters(), None) is not None or any(
-                isinstance(each, torch.Tensor) and each.requires_grad for each in args
-            )
+            known = self._trainable.get(id(target))
+            takes_part = known is not None and known() is target
+            if not takes_part:
+                takes_part = self._has_part(target, args)
         except Exception as error:
             ranges.fail(error)
             return None
         if not takes_part or ranges.loop.phase == "data":
             return None
         return ForwardWatcher.begin(self, target, args)
+
+    def _has_part(self, target: Any, args: Sequence[Any]) -> bool:
+        if next(target.parameters(), None) is not None:
+            key, trainable = id(target), self._trainable
+            trainable[key] = weakref.ref(target, lambda _gone: trainable.pop(key, None))
+            return True
+        return any(isinstance(each, torch.Tensor) and each.requires_grad for each in args)
 
 
 class ModuleWatcher:
