@@ -101,10 +101,13 @@ def test_a_condition_on_there_being_a_gpu() -> None:
 
     move(non_blocking=device.type == "cuda")
     move(non_blocking=use_cuda and not wanted)
+    move(non_blocking=device.type not in {"cpu", "mps"})
+    move(non_blocking=device.type != "cpu")
+    move(non_blocking=device.type == "cpu")
     move(non_blocking=wanted)
     move(non_blocking=False)
     move(cuda=False)
-    assert said == [True, True, False, False, False]
+    assert said == [True, True, True, True, False, False, False, False]
 
 
 def test_whose_attribute_is_given() -> None:

@@ -52,15 +52,20 @@ def is_variable(frame: FrameType | None, called: str, keyword: str) -> bool:
 
 def says_cuda(frame: FrameType | None, called: str, keyword: str) -> bool:
     """Return whether the call at `frame` gives `keyword` as a condition on there being a GPU."""
-    for _, value in _given(frame, called, keyword):
-        for part in ast.walk(value):
-            if isinstance(part, ast.Constant):
-                word = part.value if isinstance(part.value, str) else ""
-            else:
-                word = getattr(part, "id", getattr(part, "attr", ""))
-            if "cuda" in word.lower():
-                return True
-    return False
+    given = _given(frame, called, keyword)
+    return any(_asks_for_gpu(part) for _, value in given for part in ast.walk(value))
+
+
+def _asks_for_gpu(part: ast.AST) -> bool:
+    """Whether it has cuda in its name, or is true of a device that is not the CPU."""
+    if isinstance(part, ast.Compare):
+        (unlike, *more), (others, *_) = part.ops, part.comparators
+        named = [inner.value for inner in ast.walk(others) if isinstance(inner, ast.Constant)]
+        return not more and isinstance(unlike, (ast.NotEq, ast.NotIn)) and "cpu" in named
+    word = part.value if isinstance(part, ast.Constant) else getattr(part, "id", "")
+    if isinstance(part, ast.Attribute):
+        word = part.attr
+    return isinstance(word, str) and "cuda" in word.lower()
 
 
 def owner_of(frame: FrameType | None, called: str, keyword: str) -> object | None:
