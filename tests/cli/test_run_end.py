@@ -211,3 +211,16 @@ def test_what_ends_without_exit_handlers_is_saved_and_told(
     report = trainscope.analyze(trainscope.load(place))
     assert (report.steps.count, report.steps.optimizer_steps) == (4, 5)  # the last was open
     assert [sync.kind for sync in report.syncs] == ["float"]
+
+
+def test_a_program_in_which_nothing_happened_leaves_no_files_and_one_line(tmp_path: Path) -> None:
+    parser = "import argparse; argparse.ArgumentParser().parse_args()"
+    write(tmp_path, "train.py", LOOP.replace("import torch\n", f"import torch; {parser}\n", 1))
+    ours = under_run("--active", "0", "train.py", "--help", cwd=tmp_path)
+    assert ours.status == 0
+    assert ours.out.startswith("usage: train.py")
+    (line,) = (line for line in ours.err.splitlines() if "no CUDA device" not in line)
+    assert line.startswith("trainscope: nothing to report, so no files are left: no training")
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+    under_run("--active", "0", "train.py", cwd=tmp_path)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["train"]

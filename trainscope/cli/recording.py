@@ -108,6 +108,13 @@ class Recording:
 
     def finish(self) -> None:
         """Write what is left and show the report; a fault here is told, the program's end stays."""
+        self._end(self._show)
+
+    def finish_left(self) -> None:
+        """As ``finish``, of a program left by ``sys.exit``: one that showed its help has no files.
+        self._end(self._show_or_drop)
+
+    def _end(self, tell: Callable[[Session], None]) -> None:
         session, self._session = self._session, None
         self._at_end.cancel()
         self._ends.forget()
@@ -120,7 +127,7 @@ class Recording:
             self._inference.finish()
             self._scope.close()
             if self._speaks:
-                self._show()
+                tell(session)
         except Exception as fault:
             self._say(f"the report could not be made ({type(fault).__name__}: {fault})")
 
@@ -148,9 +155,17 @@ class Recording:
             )
         self._say(f"{words}; the files are in {place}; trainscope report {place}")
 
-    def _show(self) -> None:
+    def _show_or_drop(self, session: Session) -> None:
+        if not _holds_nothing(session) or this_process().size > 1:
+            self._show(session)
+            return
+        self._discard(session)
+        why = (session.counted_by or "").removeprefix("cannot tell: ")
+        self._say(f"nothing to report, so no files are left: {why}")
+
+    def _show(self, session: Session) -> None:
         write(f"{text.render(self._scope.report())}\n")
-        place = self._scope.run_dir
+        place = session.directory.path
         self._say(f"the files are in {place}; trainscope report {place}")
 
     def _step_aside(self) -> None:
@@ -166,12 +181,22 @@ class Recording:
         if session.recorder.steps_done or this_process().size > 1:  # other ranks look for theirs
             words += f"; nothing more goes to {session.directory.path}"
         else:
-            session.directory.discard()
-            if self._made_parent:
-                with suppress(OSError):  # something else is in it by now
-                    session.directory.path.parent.rmdir()
+            self._discard(session)
         self._say(words)
+
+    def _discard(self, session: Session) -> None:
+        session.directory.discard()
+        if self._made_parent:
+            with suppress(OSError):  # something else is in it by now
+                session.directory.path.parent.rmdir()
 
     def _say(self, words: str) -> None:
         if self._speaks:
             say(f"trainscope: {words}")
+
+
+def _holds_nothing(session: Session) -> bool:
+    """Whether no model ran and nothing waited: the program showed its help, say."""
+    seen = session.recorder
+    happened = seen.steps_done or seen.forwards or seen.backwards or seen.optimizer_steps
+    return not happened and not session.detector.sites()

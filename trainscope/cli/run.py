@@ -154,6 +154,10 @@ def execute(request: RunRequest) -> None:
     pid = os.getpid()
     try:
         program.run()
+    except SystemExit:  # which shows no traceback
+        if recording is not None and os.getpid() == pid:
+            recording.finish_left()
+        raise
     except BaseException:
         show_own_traceback(program)
         raise
