@@ -111,7 +111,7 @@ class Recording:
         self._end(self._show)
 
     def finish_left(self) -> None:
-        """As ``finish``, of a program left by ``sys.exit``: one that showed its help has no files.
+        """As ``finish``, after ``sys.exit``: a program that only showed its help has no files."""
         self._end(self._show_or_drop)
 
     def _end(self, tell: Callable[[Session], None]) -> None:
