@@ -45,16 +45,17 @@ class Live:
         self.active = False
         self._patches = Patches()
         self._knew_dynamo = False
-        self._present = False
+        self.present = False
+        """Whether there is a GPU to wait for."""
 
     def start(self) -> None:
         """Arm, and put the wrappers in."""
         leave_uncompiled("trainscope.sync")
         self._knew_dynamo = _RULES in sys.modules
-        self._present = cuda_present()
+        self.present = cuda_present()
         self.armed.start()
         probes.install(self._patches, self)
-        if self._present:
+        if self.present:
             torch_ops.install(self._patches, self)
         self.active = True
 
@@ -71,7 +72,7 @@ class Live:
     @property
     def cannot_see(self) -> tuple[str, ...]:
         """See `Source`."""
-        if not self._present:
+        if not self.present:
             return ("any wait: this machine has no CUDA device; a dry run finds them without one",)
         if self.armed.wished == 2:
             return (

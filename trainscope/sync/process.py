@@ -21,8 +21,13 @@ DRY = Installation(_dry_run)
 
 
 def fitting() -> Installation:
-    """Return the installation that is in use, or else the one that fits the machine."""
-    for installation in (LIVE, DRY):
-        if installation.source is not None:
-            return installation
+    """Return the installation that sees waits on this machine: the one in use, or else to use.
+
+    Without a GPU that of a scope that is no dry run sees none.
+    """
+    live = LIVE.source
+    if isinstance(live, Live) and live.present:
+        return LIVE
+    if DRY.source is not None:
+        return DRY
     return LIVE if cuda_present() else DRY
