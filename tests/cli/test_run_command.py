@@ -72,6 +72,15 @@ def test_help_loads_no_torch(verb: str) -> None:
         (["binary.py"], 1, "binary.py is not Python source: it holds null bytes"),
         (["book.ipynb"], 1, "'book.ipynb' is a notebook, which is run in a kernel: make a"),
         (["--wait", "-1", "ok.py"], 2, "--wait"),
+        (
+            ["-m", "torch.distributed.run", "ok.py"],
+            2,
+            "let it start trainscope: python -m torch.distributed.run … -m trainscope run train.py",
+        ),
+        (["torchrun", "ok.py"], 2, "start trainscope: torchrun … -m trainscope run train.py"),
+        (["accelerate", "launch", "ok.py"], 2, "accelerate launch … -m trainscope run train.py"),
+        (["python3", "ok.py"], 2, "name the script without Python: trainscope run train.py"),
+        (["env", "ok.py"], 2, "the command of that name: trainscope run /"),
         (["--sync", "loud", "ok.py"], 2, "loud"),
         (["--lr", "3", "ok.py"], 2, "No such option"),
     ],
@@ -88,6 +97,15 @@ def test_what_cannot_be_run_is_refused(
     assert said in " ".join(ours.err.replace("│", " ").split())
     assert "Traceback" not in ours.err
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_directory_that_cannot_be_is_told_in_one_line(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "")
+    ours = under_run("--dry-run", "--run-dir", "train.py", "train.py", cwd=tmp_path)
+    assert ours.status == 2
+    place = tmp_path / "train.py"
+    said = f"trainscope run: {place} is a file; a run needs a directory: give another name\n"
+    assert ours.err == said
 
 
 def test_a_syntax_error_reads_as_python_shows_it(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class Recording:
         self._session: Session | None = None
         self._inference: StepInference | None = None
         self._made_parent = not run_dir.absolute().parent.exists()
+        self._ends = SuddenEnds(self._ends_suddenly)
         # before the scope's own, so that on SIGTERM the report comes as at any other end
         self._at_end = at_end(self.finish, flush=self._save)
         self._scope = Scope(
@@ -56,7 +57,6 @@ class Recording:
             stacks=stacks,
             dry_run=dry_run or not has_gpu,
         )
-        self._ends = SuddenEnds(self._ends_suddenly)
         if self._scope._session is not None:
             self._infer_steps(self._scope._session)
 

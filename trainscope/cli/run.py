@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
+from trainscope.cli.launchers import behind_launcher
 from trainscope.cli.nsys_watch import leave_pid
 from trainscope.cli.script import (
     Program,
@@ -147,6 +148,13 @@ def execute(request: RunRequest) -> None:
     from trainscope.record.settings import switched_off
 
     if not switched_off():
+        launcher = behind_launcher(request.target, request.args)
+        if launcher is not None:
+            say(
+                f"trainscope run: {request.target} starts the training in processes of their own, "
+                f"which would not be recorded; let it start trainscope: {launcher}"
+            )
+            raise SystemExit(2)
         # before the program's folder comes first on sys.path: it may hold a torch.py of its own
         importlib.import_module("trainscope.cli.recording")
     program.prepare(request.args)

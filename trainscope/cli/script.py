@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 
+from trainscope.cli.launchers import instead_of
+
 __all__ = ["Program", "ProgramError", "load_module", "load_script", "show_own_traceback"]
 
 STDIN = "<stdin>"
@@ -130,7 +132,8 @@ def load_script(path: str) -> Program:
         with io.open_code(file) as opened:
             source = opened.read()
     except OSError as error:
-        raise ProgramError(f"can't open {file!r}: {error.strerror}", 2) from None
+        text = f"can't open {file!r}: {error.strerror}{instead_of(path)}"
+        raise ProgramError(text, 2) from None
     if file.endswith(".ipynb"):
         raise ProgramError(
             f"{path!r} is a notebook, which is run in a kernel: make a trainscope.Scope around the "
