@@ -18,10 +18,11 @@ def no_sync(mode: str = "error") -> Iterator[None]:
     """Forbid waits for the GPU on this thread inside the block.
 
     `mode`: ``error`` raises `SyncError` at the line that waits, after the wait (inside
-    ``backward()``, at that line); ``warn`` warns once a line. Other threads are not affected,
-    the autograd engine's excepted while it works for this one. May be nested, with `allow_sync`
-    too. Without a GPU the dry run decides what would wait. Where no `Scope` or `SyncDetector` is
-    on, entering costs about 0.1 ms, for the probes are put in and taken out. Raises `ConfigError`.
+    ``backward()``, at that line); ``warn`` warns once a line in each block. Other threads are not
+    affected, the autograd engine's excepted while it works for this one. May be nested, with
+    `allow_sync` too. Without a GPU the dry run decides what would wait. Where no `Scope` or
+    `SyncDetector` is on, and without a GPU, entering costs about 0.1 ms, for the probes are put in
+    and taken out. Raises `ConfigError`.
     """
     if mode not in ("error", "warn"):
         raise ConfigError(f"mode={mode!r} is not one of error, warn")
