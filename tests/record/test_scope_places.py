@@ -94,6 +94,19 @@ def test_a_rank_without_a_world_is_some_other_programs(monkeypatch: pytest.Monke
     assert (world.rank, world.size, world.note) == (0, 1, None)
 
 
+def test_a_launch_of_another_number_of_ranks_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks 2 and 3 of a second launch on the same port would go into the run of the first."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    ids = []
+    for size in (2, 4, 4):
+        monkeypatch.setenv("WORLD_SIZE", str(size))
+        monkeypatch.setenv("RANK", str(len(ids)))
+        ids.append(this_process().launch_id)
+    assert ids[0] != ids[1]
+    assert ids[1] == ids[2]
+
+
 @pytest.mark.parametrize("argv", [[1, Path("x")], ("a",), None, 5, ["a\ud800"], [b"x"]], ids=ascii)
 def test_argv_may_hold_anything(
     argv: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

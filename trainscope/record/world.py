@@ -41,6 +41,7 @@ def this_process() -> World:
         env.get("TORCHELASTIC_RESTART_COUNT", "0"),
         env.get("MASTER_ADDR", ""),
         env.get("MASTER_PORT", ""),
+        str(size),  # a launch of two, then one of four: ranks 2 and 3 are not of the first's run
     ]
     if env.get("LOCAL_WORLD_SIZE") == str(size):
         # the launcher is our parent on this one host: tells two launches on one port apart
