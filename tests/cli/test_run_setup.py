@@ -103,3 +103,30 @@ def test_the_step_of_a_program_without_a_loop_has_its_waits(tmp_path: Path) -> N
     assert report.steps.count == 1
     once = [sync for sync in report.syncs if "ONCE" in (sync.source or "")]
     assert [(sync.during, sync.count) for sync in once] == [("training", 1)]
+
+
+def test_what_inferring_the_steps_takes_is_in_what_trainscope_takes(tmp_path: Path) -> None:
+    program = """
+    from time import perf_counter
+    from trainscope.record.inference import StepInference
+    infers = StepInference.on_event
+
+    def slow(self, kind, **words):
+        until = perf_counter() + 2e-3
+        while perf_counter() < until:
+            pass
+        return infers(self, kind, **words)
+
+    StepInference.on_event = slow
+    for _ in range(8):
+        model(x).mean().backward()
+        optimizer.step()
+    """
+    script = write(tmp_path, "train.py", HEAD + program)
+    run = ("--active", "0", "--sync", "off", "--run-dir", str(tmp_path / "run"))
+    done = under_run(*run, str(script), cwd=tmp_path)
+    assert done.status == 0, done.err
+    overhead = trainscope.analyze(trainscope.load(tmp_path / "run")).overhead
+    assert overhead is not None
+    # backward and optimizer; the forward's event begins the step
+    assert 4_000 < overhead.per_step_us < 20_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import perf_counter_ns
 
 from trainscope import api as api  # loaded now: later the program's folder may hold any name
 from trainscope.cli.script import Program
@@ -100,7 +101,11 @@ class Recording:
         session, inference = self._session, self._inference
         if session is None or inference is None:
             return False
+        calls, began_ns = session.calls, perf_counter_ns()
+        told_ns = calls.own_ns
         begins = inference.on_event(kind, within_optimizer=session.hooks.in_optimizer)
+        if calls.own_ns == told_ns:  # else it began or ended a step, which may hold a window
+            calls.own_ns += perf_counter_ns() - began_ns
         if kind == "backward" and inference.step_is_sure:
             session.recorder.step_is_sure()
             session.recorder.loop.trial = False

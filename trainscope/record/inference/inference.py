@@ -63,6 +63,8 @@ class StepInference:
         self._no_loop = LoopTurns(Region("block", "", 0))
         self._backwards_in_no_loop = 0
         self._gradients = 0
+        self._evaluated = False
+        """A model in eval mode has run."""
         self._owner: LoopTurns | None = None
         """The loop that trained last."""
         self._cannot_tell: str | None = None
@@ -121,6 +123,8 @@ class StepInference:
 
     def evaluates(self, frame: FrameType | None) -> bool:
         """Whether this innermost frame is in a loop that has evaluated and never trained."""
+        if not self._evaluated:  # it is asked at each wait
+            return False
         loops = self._loops.only_evaluating(self.steps or 0)
         return bool(loops and around(loops, frame))
 
@@ -163,6 +167,7 @@ class StepInference:
         new = self._loops.event(kind, sys._getframe(1))
         on_way = self._loops.on_way
         if kind == "evaluation" and self._eval_mode():
+            self._evaluated = True
             for turns in on_way:
                 turns.evaluated_after(self.steps or 0)
         was_open = self._open.owner
