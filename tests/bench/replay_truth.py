@@ -120,7 +120,7 @@ def freed_step(file: Path, without_ms: float) -> dict[str, object]:
     window = read_torch_trace(file)
     steps = find_steps(window)
     program = build_program(window, steps, find_syncs(window, steps))
-    step_ms = calibrate(program, None).step_ns / 1e6
+    step_ms = calibrate(program, None).usual.step_ns / 1e6
     return {
         "recorded_ms": program.recorded_ns / program.steps / 1e6,
         "drift": run_once(program) / program.recorded_ns - 1.0,

@@ -22,6 +22,9 @@ from trainscope.trace.trace import Trace
 
 __all__ = ["Basis", "basis_of"]
 
+_STEPS_FOR_QUARTILES = 8
+_SAME_STEP = 0.01
+
 
 @dataclass(frozen=True, eq=False)
 class Basis:
@@ -43,13 +46,23 @@ def basis_of(trace: Trace, step_ms: float | None = None, keep: Collection[str] =
     ConfigError for one that is not in the captured window.
     """
     times = time_steps(trace)
+    others_ms: list[float] = []
     if step_ms is None and len(times.step):
         step_ms = spread_ms(times.duration_ns).median
+        others_ms = _quartiles_ms(times, step_ms)
     window = best_window(trace.windows)
     captured = None if window is None else examine(window, trace.syncs, _record(trace))
     kept = _kept(() if captured is None else captured.syncs, keep, trace.info.cwd)
-    replay = None if captured is None else _replayed(trace, captured, step_ms, kept)
+    replay = None if captured is None else _replayed(trace, captured, step_ms, others_ms, kept)
     return Basis(trace, times, step_ms, captured, replay)
+
+
+def _quartiles_ms(times: StepTimes, median_ms: float) -> list[float]:
+    """How long the shorter and the longer steps take, where that is not as long as the others."""
+    if len(times.step) < _STEPS_FOR_QUARTILES:
+        return []
+    quartiles_ms = np.quantile(times.duration_ns, (0.25, 0.75)) / NS_PER_MS
+    return [each for each in quartiles_ms.tolist() if abs(each / median_ms - 1.0) > _SAME_STEP]
 
 
 def _record(trace: Trace) -> LiveRecord:
@@ -91,7 +104,11 @@ def _kept(
 
 
 def _replayed(
-    trace: Trace, captured: Examined, step_ms: float | None, kept: frozenset[WindowSite]
+    trace: Trace,
+    captured: Examined,
+    step_ms: float | None,
+    others_ms: Sequence[float],
+    kept: frozenset[WindowSite],
 ) -> WhatIf | None:
     allowed = {(site.file, site.line, site.kind) for site in trace.syncs if site.allowed}
 
@@ -106,6 +123,7 @@ def _replayed(
         captured.steps,
         captured.syncs,
         step_ns=None if step_ms is None else step_ms * NS_PER_MS,
+        other_steps_ns=[each * NS_PER_MS for each in others_ms],
         necessary=necessary,
         measured_wait=_measured_wait,
     )

@@ -144,7 +144,8 @@ class Removal(Part):
     step_ms: float
     speedup: float
     band: tuple[float, float] | None = None
-    """10th and 90th percentile of the speedup over what the profiler may have cost."""
+    """10th and 90th percentile of the speedup over what the profiler may have cost, in uneven steps
+    the widest of theirs and of the shorter and longer quartile's."""
     replaced_by: list[str] = Field(default_factory=list)
     """What stands in the place of the syncs."""
 

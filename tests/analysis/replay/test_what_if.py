@@ -75,6 +75,48 @@ def test_a_step_time_of_another_loop_is_refused(step_ms: float, reason: str) -> 
     assert re.search(reason, found.cannot_tell or "")
 
 
+def test_what_other_steps_would_gain_is_in_the_band() -> None:
+    made = reading_loop()
+    for turn in range(4):  # the CPU's 2 ms are operators': how fast is it without a profiler?
+        at = turn * 6 * MS
+        for begin in range(at + 5000, at + 2 * MS - 25_000, 20_000):
+            made.op("aten::add", begin, begin + 19_000)
+    window = made.window()
+    usual = replayed(window, step_ns=6 * MS)
+    uneven = replayed(window, step_ns=6 * MS, other_steps_ns=[5.7 * MS, 6.4 * MS])
+    assert usual is not None
+    assert uneven is not None
+    (one, *_), (other, *_) = usual.removals, uneven.removals
+    assert other.speedup == one.speedup == pytest.approx(2.0, rel=0.02)
+    assert one.band[0] > 1.94
+    # a slower CPU: 3.4 ms of it instead of 6.4; a faster one: the GPU's 3 ms instead of 5.7
+    assert other.band[0] == pytest.approx(6.4 / 3.4, rel=0.02)
+    assert other.band[1] == one.band[1]
+
+
+def test_the_gain_of_a_loop_that_the_gpu_never_limits_is_the_same_in_other_steps() -> None:
+    made = Made()
+    for turn in range(4):
+        at = turn * 6 * MS
+        made.range(f"ProfilerStep#{turn}", at, at + 6 * MS)
+        for begin in range(at + 5000, at + 5 * MS - 25_000, 20_000):
+            made.op("aten::add", begin, begin + 19_000)
+        begin = at + 5 * MS
+        made.op("aten::mean", begin, begin + 20_000)
+        made.launch(begin, begin + 10_000, begin + 500_000, cost=6000)
+        made.op("aten::item", begin + 30_000, begin + 540_000)
+        copy = made.call("cudaMemcpyAsync", begin + 40_000, begin + 50_000)
+        made.copy(begin + 500_000, begin + 502_000, copy, CopyKind.D2H, Memory.PINNED)
+        made.wait(begin + 51_000, begin + 512_000)
+    window = made.window()
+    usual = replayed(window, step_ns=6 * MS)
+    uneven = replayed(window, step_ns=6 * MS, other_steps_ns=[5.7 * MS, 6.3 * MS])
+    assert usual is not None
+    assert uneven is not None
+    (one, *_), (other, *_) = usual.removals, uneven.removals
+    assert other.band == pytest.approx(one.band, rel=0.01)
+
+
 def test_one_step_is_too_little() -> None:
     found = replayed(reading_loop(1).window())
     assert found is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -14,13 +14,14 @@ from trainscope.analysis.replay.machine import run_with_waits
 from trainscope.analysis.replay.program import Act, Program
 from trainscope.analysis.replay.samples import Samples, cpu_times
 
-__all__ = ["Calibration", "MeasuredWait", "calibrate"]
+__all__ = ["Calibration", "Kept", "MeasuredWait", "calibrate"]
 
 _GUESSES = 2048
 _FEWEST_GUESSES = 256
 _ITEMS_TIMES_GUESSES = 1 << 24
 """Above it there are fewer guesses: a window with two long steps must not take minutes."""
 _KEPT = 64
+_KEPT_OF_OTHERS = 16
 _PER_BOUNDARY_NS = (1_000.0, 500.0)
 """Mean and spread of what recording one beginning or end of an event costs."""
 _CPU_SCALE = (0.88, 0.25)
@@ -52,45 +53,64 @@ class MeasuredWait:
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """The guesses kept, each as likely as the others."""
+class Kept:
+    """Guesses, each as likely as the others."""
 
     samples: Samples
     step_ns: NDArray[np.float64]
     """The replayed step of each, with all syncs."""
-    measured: bool
-    """Whether they were weighed by a measured step time."""
+    measured_ns: float | None
+    """The measured step that they were weighed by; None where none was, and of other steps: what
+    the replay misses there is not looked for."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The guesses kept for the usual step, and for those of other steps."""
+
+    usual: Kept
+    others: tuple[Kept, ...] = ()
     measured_wait_ns: float | None = None
     """The waits of a step that they were weighed by too; None where none were."""
 
 
 def calibrate(
-    program: Program, step_ns: float | None, waits: Mapping[int, MeasuredWait] | None = None
+    program: Program,
+    step_ns: float | None,
+    waits: Mapping[int, MeasuredWait] | None = None,
+    others_ns: Sequence[float] = (),
 ) -> Calibration:
     """Guesses in proportion to how well their replay meets ``step_ns``; all alike without it.
 
     ``waits`` are those measured with no profiler on too, by places of ``Program.sites``. The step
     alone may leave open whether the CPU is too slow for the GPU or waits for it; they tell.
+    ``others_ns`` are times that steps took as well: fewer guesses are kept for each.
     """
     guesses, waits = _guesses(program), waits or {}
     replayed, waited = run_with_waits(program, guesses, waits)
     if step_ns is None:
         kept = np.arange(_KEPT) * (len(guesses) // _KEPT)
-        return Calibration(guesses.take(kept), replayed[kept], measured=False)
-    miss = ((replayed / step_ns - 1.0) / _MATCH) ** 2
-    whole_ns = None
+        return Calibration(Kept(guesses.take(kept), replayed[kept], None))
+    wait_miss, whole_ns = 0.0, None
     if waits:
         whole_ns = sum(wait.ns_per_step for wait in waits.values())
         doubt_ns = sum(wait.doubt_ns for wait in waits.values())
         many, own_ns = _own_time(program, guesses, waits)
         spread_ns = _WAIT_MATCH * step_ns + _WAIT_SHARE * whole_ns + _TIMING_NS * many + doubt_ns
-        miss += ((waited + own_ns - whole_ns) / spread_ns) ** 2
-    # the nearest are the likeliest even where none is near; whether they are is judged elsewhere
-    weight = np.exp(-0.5 * (miss - miss.min()))
-    edges = np.cumsum(weight) / weight.sum()
-    kept = np.searchsorted(edges, (np.arange(_KEPT) + 0.5) / _KEPT)
-    kept = np.minimum(kept, len(guesses) - 1)
-    return Calibration(guesses.take(kept), replayed[kept], measured=True, measured_wait_ns=whole_ns)
+        wait_miss = ((waited + own_ns - whole_ns) / spread_ns) ** 2
+
+    def nearest(near_ns: float, many: int, measured_ns: float | None = None) -> Kept:
+        miss = ((replayed / near_ns - 1.0) / _MATCH) ** 2 + wait_miss
+        # the nearest are the likeliest even where none is near; whether they are is judged
+        # elsewhere
+        weight = np.exp(-0.5 * (miss - miss.min()))
+        edges = np.cumsum(weight) / weight.sum()
+        kept = np.searchsorted(edges, (np.arange(many) + 0.5) / many)
+        kept = np.minimum(kept, len(guesses) - 1)
+        return Kept(guesses.take(kept), replayed[kept], measured_ns)
+
+    others = tuple(nearest(each, _KEPT_OF_OTHERS) for each in others_ns)
+    return Calibration(nearest(step_ns, _KEPT, step_ns), others, whole_ns)
 
 
 def _own_time(

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainscope.analysis.completeness import too_incomplete
 from trainscope.analysis.replay.answer import Removal, WhatIf
 from trainscope.analysis.replay.build import build_program
-from trainscope.analysis.replay.calibrate import Calibration, MeasuredWait, calibrate
+from trainscope.analysis.replay.calibrate import Calibration, Kept, MeasuredWait, calibrate
 from trainscope.analysis.replay.drawing import Drawable
 from trainscope.analysis.replay.extent import replayed_steps, too_large, within
 from trainscope.analysis.replay.judge import is_shared, why_not
@@ -48,6 +49,7 @@ def what_if(
     syncs: Sequence[WindowSync],
     *,
     step_ns: float | None = None,
+    other_steps_ns: Sequence[float] = (),
     necessary: Callable[[WindowSite], bool] | None = None,
     measured_wait: Callable[[WindowSite], MeasuredWait | None] | None = None,
 ) -> WhatIf | None:
@@ -55,8 +57,9 @@ def what_if(
 
     ``step_ns`` is the time of a step with no profiler on, and ``measured_wait`` tells of a site how
     long the loop waits there then, None where that is not known; ``necessary`` tells whether it
-    must stay, beside those that ``is_necessary`` knows. Raises ``ConfigError`` for a ``step_ns``
-    that is no time.
+    must stay, beside those that ``is_necessary`` knows. ``other_steps_ns`` are times that steps
+    took too, such as the quartiles: what a removal would gain in those is in its band. Raises
+    ``ConfigError`` for a ``step_ns`` that is no time.
     """
     if step_ns is not None and not 0 < step_ns < math.inf:
         raise ConfigError(
@@ -85,8 +88,8 @@ def what_if(
         program = program.paced(min(step_ns * program.steps / program.recorded_ns, 1.0))
     waits = {} if measured_wait is None else _measured(program, measured_wait)
     blocked_ns = sum(sync.blocked_ns for sync in syncs if sync.step >= 0) / len(steps)
-    calibration = calibrate(program, step_ns, waits)
-    found = _Forecast(program, calibration, step_ns, kept, blocked_ns).what_if(drift)
+    calibration = calibrate(program, step_ns, waits, other_steps_ns)
+    found = _Forecast(program, calibration, kept, blocked_ns).what_if(drift)
     if len(steps) == whole:
         return found
     part = f"the first {len(steps)} of the window's {whole:,} steps stand for all"
@@ -120,44 +123,44 @@ class _Forecast:
         self,
         program: Program,
         calibration: Calibration,
-        measured_ns: float | None,
         kept: frozenset[int],
         blocked_ns: float,
     ) -> None:
         self._program = program
         self._blocked_ns = blocked_ns
         self._calibration = calibration
-        self._measured_ns = measured_ns
+        self._measured_ns = calibration.usual.measured_ns
         self._kept = kept
-        few = np.linspace(0, len(calibration.samples) - 1, _SEARCH_SAMPLES).astype(np.int64)
-        self._few = calibration.samples.take(few)
-        self._few_with_ns = float(np.median(calibration.step_ns[few]))
+        samples = calibration.usual.samples
+        few = np.linspace(0, len(samples) - 1, _SEARCH_SAMPLES).astype(np.int64)
+        self._few = samples.take(few)
+        self._few_with_ns = float(np.median(calibration.usual.step_ns[few]))
 
     def what_if(self, drift: float) -> WhatIf:
-        calibration, program = self._calibration, self._program
+        usual, program = self._calibration.usual, self._program
         free = [place for place in range(len(program.sites)) if place not in self._kept]
-        replayed_ns = float(np.median(calibration.step_ns))
+        replayed_ns = float(np.median(usual.step_ns))
         removals: list[Removal] = []
         cannot = None
         if free:
-            everything = self._removal(free, "all")
             cannot = why_not(
                 program,
                 drift=drift,
                 measured_step_ns=self._measured_ns,
                 replayed_step_ns=replayed_ns,
-                band=everything.band,
+                band=_band(_speedups(without(program, free), usual)),
             )
             if cannot is None:
+                everything = self._removal(free, "all")
                 removals = [everything, *self._smaller_removals(free, everything)]
-        likeliest = int(np.argmin(np.abs(calibration.step_ns - replayed_ns)))
-        guess = calibration.samples.take(np.array([likeliest]))
+        likeliest = int(np.argmin(np.abs(usual.step_ns - replayed_ns)))
+        guess = usual.samples.take(np.array([likeliest]))
         return WhatIf(
             measured_step_ns=self._measured_ns,
-            measured_wait_ns=calibration.measured_wait_ns,
+            measured_wait_ns=self._calibration.measured_wait_ns,
             replayed_step_ns=replayed_ns,
             drift=drift,
-            calibrated=calibration.measured,
+            calibrated=self._measured_ns is not None,
             removals=tuple(removals),
             cannot_tell=None if cannot is None else cannot.words,
             drifted=cannot is not None and cannot.drifted,
@@ -183,22 +186,21 @@ class _Forecast:
     def _removal(
         self, places: Sequence[int], what: Literal["all", "one", "smallest set"]
     ) -> Removal:
-        step_ns = run(without(self._program, places), self._calibration.samples)
-        with_ns = self._calibration.step_ns
-        if self._measured_ns is not None:
-            # what the replay misses may be in the part that stays or in the part that goes
-            with_ns = np.sqrt(with_ns * self._measured_ns)
-        speedup = with_ns / step_ns
-        low, high = np.quantile(speedup, _BAND)
-        middle = float(np.median(speedup))
-        base_ns = float(np.median(with_ns)) if self._measured_ns is None else self._measured_ns
+        usual, others = self._calibration.usual, self._calibration.others
+        program = without(self._program, places)
+        speedups = _speedups(program, usual)
+        bands = [_band(speedups), *(_band(_speedups(program, each)) for each in others)]
+        low, high = min(low for low, _ in bands), max(high for _, high in bands)
+        middle = float(np.median(speedups))
+        measured_ns = self._measured_ns
+        base_ns = float(np.median(usual.step_ns)) if measured_ns is None else measured_ns
         sites = tuple(self._program.sites[place] for place in places)
         return Removal(
             sites=sites,
             what=what,
             step_ns=base_ns / middle,
             speedup=middle,
-            band=(float(low), float(high)),
+            band=(low, high),
             replaced_by=tuple(replaced_by(site.kind) for site in sites),
         )
 
@@ -239,3 +241,17 @@ class _Forecast:
         if any(site.kind == "synchronize" for site in self._program.sites):
             words.append("nothing else relies on a device sync that is removed")
         return words
+
+
+def _speedups(program: Program, kept: Kept) -> NDArray[np.float64]:
+    """How much faster than with all its waits the program is, for each guess."""
+    with_ns = kept.step_ns
+    if kept.measured_ns is not None:
+        # what the replay misses may be in the part that stays or in the part that goes
+        with_ns = np.sqrt(with_ns * kept.measured_ns)
+    return with_ns / run(program, kept.samples)
+
+
+def _band(speedups: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = np.quantile(speedups, _BAND)
+    return float(low), float(high)
