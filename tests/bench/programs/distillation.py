@@ -41,9 +41,8 @@ def train(parts: Parts, steps: int, waits: bool = True) -> None:
             reduction="batchmean",
         )
         total = 0.3 * hard + 0.7 * soft
-        if waits:
-            for name, value in (("hard", hard), ("soft", soft), ("total", total)):
-                log[name].append(value.detach().cpu().item())
+        for name, value in (("hard", hard), ("soft", soft), ("total", total)):
+            log[name].append(value.detach().cpu().item() if waits else 0.0)
         parts.optimizer.zero_grad()
         total.backward()
         parts.optimizer.step()

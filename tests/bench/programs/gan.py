@@ -45,27 +45,24 @@ def train(parts: Parts, steps: int, waits: bool = True) -> None:
         real_loss = criterion(output, ones)
         real_loss.backward()
         d_x = output.sigmoid().mean()
-        if waits:
-            d_x = d_x.item()
+        d_x = d_x.item() if waits else 0.0
         fake = parts.maker(torch.randn(BATCH, NOISE, 1, 1, device=DEVICE))
         output = parts.judge(fake.detach())
         fake_loss = criterion(output, zeros)
         fake_loss.backward()
         d_g_z1 = output.sigmoid().mean()
-        if waits:
-            d_g_z1 = d_g_z1.item()
+        d_g_z1 = d_g_z1.item() if waits else 0.0
         parts.of_judge.step()
         parts.maker.zero_grad()
         output = parts.judge(fake)
         maker_loss = criterion(output, ones)
         maker_loss.backward()
         d_g_z2 = output.sigmoid().mean()
-        if waits:
-            d_g_z2 = d_g_z2.item()
+        d_g_z2 = d_g_z2.item() if waits else 0.0
         parts.of_maker.step()
         judge_loss = real_loss + fake_loss
-        if waits:
-            history.append((judge_loss.item(), maker_loss.item(), d_x, d_g_z1, d_g_z2))
+        losses = (judge_loss.item(), maker_loss.item()) if waits else (0.0, 0.0)
+        history.append((*losses, d_x, d_g_z1, d_g_z2))
 
 
 if __name__ == "__main__":

@@ -56,11 +56,10 @@ def train(parts: Parts, steps: int, waits: bool = True) -> None:
         norm = nn.utils.clip_grad_norm_(parts.model.parameters(), 1.0)
         parts.optimizer.step()
         parts.optimizer.zero_grad(set_to_none=True)
-        if waits:
-            losses.append(loss.item())
-            norms.append(norm.item())
-            if step % 50 == 0:
-                print(f"step {step} loss {losses[-1]:.3f} norm {norms[-1]:.3f}")
+        losses.append(loss.item() if waits else 0.0)
+        norms.append(norm.item() if waits else 0.0)
+        if step % 50 == 0:
+            print(f"step {step} loss {losses[-1]:.3f} norm {norms[-1]:.3f}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,8 @@ def train(parts: Parts, steps: int, waits: bool = True) -> None:
     right, seen, total = 0, 0, 0.0
     for step in range(steps):
         tokens, mask, label = (each[step % 64] for each in (parts.tokens, parts.mask, parts.labels))
-        longest = mask.sum(1).max().item() if waits else LENGTH
+        most = mask.sum(1).max()
+        longest = most.item() if waits else LENGTH
         tokens, mask = tokens[:, :longest], mask[:, :longest]
         hidden = parts.encoder(parts.embed(tokens), src_key_padding_mask=~mask)
         logits = parts.head((hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True))
@@ -42,11 +43,10 @@ def train(parts: Parts, steps: int, waits: bool = True) -> None:
         loss.backward()
         parts.optimizer.step()
         matches = (logits.argmax(1) == label).sum()
-        if waits:
-            right += int(matches)
-            seen += len(label)
-            total += loss.item()
-            print(f"\raccuracy {right / seen:.3f} loss {total / (step + 1):.3f}", end="")
+        right += int(matches) if waits else 0
+        seen += len(label)
+        total += loss.item() if waits else 0.0
+        print(f"\raccuracy {right / seen:.3f} loss {total / (step + 1):.3f}", end="")
 
 
 if __name__ == "__main__":

@@ -57,9 +57,9 @@ def train(parts: Parts, steps: int, waits: bool = True) -> None:
         loss.backward()
         nn.utils.clip_grad_value_(parts.model.parameters(), 100)
         parts.optimizer.step()
-        if waits:
-            parts.priorities[chosen] = errors.cpu().numpy() + 1e-5
-            losses.append(loss.item())
+        seen = errors.cpu().numpy() if waits else np.ones(BATCH, np.float32)
+        parts.priorities[chosen] = seen + 1e-5
+        losses.append(loss.item() if waits else 0.0)
         if step % 100 == 0:
             parts.target.load_state_dict(parts.model.state_dict())
 
