@@ -115,10 +115,12 @@ def _grown() -> list[Tensor]:
     row.resize_((2, 3))[1] = 7.0
     part = torch.arange(6.0)[4:].to(device)
     part.resize_(torch.Size([3]))[2] = 9.0
+    counted = torch.zeros(1).to(device)
+    counted.resize_(torch.tensor(2))[1] = 3.0  # type: ignore[arg-type]
     host = torch.arange(4.0)
     shorter = host.to(device)
     shorter.resize_(2).add_(1.0)
-    return [sent, row, part, shorter, host[:2]]
+    return [sent, row, part, counted, shorter, host[:2]]
 
 
 def _gradients() -> list[Tensor]:

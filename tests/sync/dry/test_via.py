@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import runpy
 import textwrap
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch._compile import _disable_dynamo
+from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.device_mesh import init_device_mesh
 
 from trainscope.sync.detector import SyncDetector
@@ -87,7 +89,7 @@ def test_what_a_library_reads_on_a_cpu_alone_is_no_wait_of_a_gpu(tmp_path: Path)
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_what_ranks_do_on_the_host_is_no_wait_of_a_gpu(tmp_path: Path) -> None:
-    """Gloo's own copies, in whose place NCCL makes none, and the numbers of a mesh's ranks."""
+    """Gloo's own copies, in whose place NCCL makes none, a mesh's ranks, a save's objects."""
     meeting = f"file://{tmp_path / 'ranks'}"
     dist.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
     try:
@@ -97,7 +99,10 @@ def test_what_ranks_do_on_the_host_is_no_wait_of_a_gpu(tmp_path: Path) -> None:
             dist.all_gather_into_tensor(gradient, part)
             dist.all_reduce(part)
             init_device_mesh("cpu", (1,))
+            saved = async_save({"part": part}, checkpoint_id=tmp_path / "saved")
+            assert isinstance(saved, Future)
+            saved.result()
             part.tolist()
     finally:
         dist.destroy_process_group()
-    assert [site.kind for site in detector.sites()] == ["tolist"]
+    assert [site.kind for site in detector.sites()] == ["d2h", "tolist"], "staged, and read"

@@ -151,7 +151,9 @@ class _Moves:
 
         def grow(tensor: Tensor, sizes: tuple[Any, ...]) -> None:
             place = watch.marks.raw(tensor)
-            if take_room(tensor, torch.Size(sizes if isinstance(sizes[0], int) else sizes[0])):
+            with watch.counted():  # a size may be a tensor, which the call itself reads
+                wanted = [int(size) for size in (sizes[0] if _is_list(sizes[0]) else sizes)]
+            if take_room(tensor, wanted):
                 watch.marks.put(tensor, place)
 
         return resize_
@@ -233,6 +235,10 @@ class _Moves:
             return result
 
         return watch.safely(settle, moved)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (tuple, list))
 
 
 def _non_blocking(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

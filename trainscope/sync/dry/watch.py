@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._guards import TracingContext
 
 from trainscope.notice import warn
+from trainscope.sync.blame import working_frame
 from trainscope.sync.dry.marks import Marks, Place
 from trainscope.sync.dry.waits import LARGE_PAGEABLE_BYTES
 from trainscope.sync.observer import NOT_FOR_USERS
@@ -32,6 +33,9 @@ _ON_A_HOST_ALONE = frozenset({("torchmetrics.utilities.compute", "normalize_logi
 """Functions that read values on a CPU, and on a GPU go another way that does not."""
 _MESH = "torch.distributed.device_mesh"
 """It keeps the numbers of its ranks on the host, whatever device the mesh is of."""
+_COLLECTIVES = "torch.distributed.distributed_c10d"
+_ASYNC_SAVE = "torch.distributed.checkpoint._async_thread_executor"
+"""It asks for a group with a backend of the CPU, in which objects are sent from the host."""
 _OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim") + os.sep
 
 
@@ -171,8 +175,19 @@ def _is_compilers(frame: FrameType) -> bool:
 
 
 def _is_the_hosts(frame: FrameType) -> bool:
+    frame = working_frame(frame) or frame
     name = frame.f_globals.get("__name__")
+    if name == _COLLECTIVES:
+        return _is_beneath(_ASYNC_SAVE, frame)
     return name == _MESH or (name, frame.f_code.co_name) in _ON_A_HOST_ALONE
+
+
+def _is_beneath(module: str, frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") == module:
+            return True
+        frame = frame.f_back
+    return False
 
 
 _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
