@@ -24,6 +24,7 @@ from trainscope.report.page.charts import curve, nice_ticks
 from trainscope.report.page.history import MAX_POINTS, Series, history
 from trainscope.report.page.names import kind_of_phase
 from trainscope.report.page.timeline import Labels, depth_lane
+from trainscope.report.wording import duration
 from trainscope.trace.trace import Trace
 from trainscope.trace.window import SyncKind
 
@@ -317,3 +318,14 @@ def test_the_curve_of_step_times_says_which_steps_it_lacks() -> None:
     assert lacking.captured > 0
     words = f"{lacking.warm_up} warm-up and {lacking.captured} captured left out"
     assert f"<b>step time, ms</b> · {words}</figcaption>" in page
+
+
+def test_idle_time_under_the_profiler_stands_beside_the_step_under_the_profiler() -> None:
+    trace = api.load(DDP / "ddp_item_sync.json.gz")
+    gpu = api.analyze(trace).gpu
+    assert gpu is not None
+    (device,) = gpu.devices
+    idle = duration(device.idle_ms_per_step)
+    whole = duration(device.busy_ms_per_step + device.idle_ms_per_step)
+    page, _ = page_of(trace)
+    assert f"<b>{idle}</b><span>GPU idle a step, of {whole} under the profiler" in page

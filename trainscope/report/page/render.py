@@ -17,6 +17,7 @@ from trainscope.report.basis import Basis
 from trainscope.report.build_what_if import MIN_GAIN
 from trainscope.report.metrics_words import metrics_words
 from trainscope.report.model import Finding, Report
+from trainscope.report.model_gpu import GpuReport
 from trainscope.report.page.bars import bars
 from trainscope.report.page.charts import curve
 from trainscope.report.page.history import History, Series, history
@@ -169,11 +170,19 @@ def _numbers(report: Report) -> Iterator[tuple[str, str]]:
         low, high = best.band or (best.speedup, best.speedup)
         yield f"{best.speedup:.2f}x", f"gain; {low:.2f} to {high:.2f}"
     if report.gpu is not None and report.idle is not None:
-        yield duration(report.idle.per_step_ms), "GPU idle a step, in the window"
+        yield duration(report.idle.per_step_ms), f"GPU idle a step, {_of_the_window(report.gpu)}"
     blocked = [sync.blocked_ms_total for sync in report.syncs if sync.during == "training"]
     known = [each for each in blocked if each is not None]
     if known and report.steps.count and sum(known) >= 0.001:
         yield duration(sum(known) / report.steps.count), "blocked a step; most of it is not lost"
+
+
+def _of_the_window(gpu: GpuReport) -> str:
+    """How long a step of the window is, lest the idle time look longer than the step itself."""
+    if len(gpu.devices) != 1:
+        return "in the window"
+    (device,) = gpu.devices
+    return f"of {duration(device.busy_ms_per_step + device.idle_ms_per_step)} under the profiler"
 
 
 def _findings(report: Report) -> list[Finding]:
