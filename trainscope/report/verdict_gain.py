@@ -11,6 +11,9 @@ __all__ = ["gain_sentences"]
 
 _MUCH_IDLE = 0.1
 """Share of a step from which on idle time without a sync is worth a sentence."""
+_MOSTLY = 0.5
+"""Share of a step from which on idle time for one reason that no sync is comes beside their gain:
+whoever takes the syncs out should know that the GPU still has little to do."""
 _MANY_LOST = 0.1
 """Share of launches lost from which on waits may be among what was lost."""
 _NAMED = 2
@@ -46,7 +49,7 @@ def _of_whole(
         )
     if what_if is None or everything is None or _band(everything)[0] < 1 + MIN_GAIN:
         return _no_sync(everything, idle, gpu)
-    return [_gain(what_if, everything, idle, step_ms)]
+    return [_gain(what_if, everything, idle, step_ms), *_idle_all_the_same(idle, gpu)]
 
 
 def _gain(what_if: WhatIf, everything: Removal, idle: IdleReport, step_ms: float | None) -> str:
@@ -66,6 +69,18 @@ def _gain(what_if: WhatIf, everything: Removal, idle: IdleReport, step_ms: float
     if abs(idle_ms - gain_ms) <= _ALIKE * gain_ms:
         return f"The GPU idles {duration(idle_ms)} of {step}, because of {named}; {then}"
     return f"{duration(gain_ms)} of {step} are lost by {named}; {then}"
+
+
+def _idle_all_the_same(idle: IdleReport, gpu: GpuReport) -> list[str]:
+    whole_ms = sum(device.busy_ms_per_step for device in gpu.devices) + idle.per_step_ms
+    others = [detail for detail in gpu.idle if detail.cause != "sync"]
+    worst = max(others, key=lambda detail: detail.ms_per_step, default=None)
+    if worst is None or worst.ms_per_step < _MOSTLY * whole_ms:
+        return []
+    return [
+        f"Even then the GPU idles most of the time: {duration(worst.ms_per_step)} of every "
+        f"{duration(whole_ms)} captured step because {worst.words}."
+    ]
 
 
 def _band(removal: Removal) -> tuple[float, float]:
