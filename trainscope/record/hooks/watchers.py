@@ -129,7 +129,10 @@ class StepWatcher:
                 recorder.optimizer_steps += 1
                 ranges.loop.eval_mode = False
                 ranges.in_optimizer = True
-            self._saw(ranges)
+            self.seen_at = ranges.backward_steps  # as `_saw`, written out
+            if self.first_at < 0:
+                self.first_at = self.seen_at
+            self.seen_step = recorder.step
         except Exception as error:
             ranges.fail(error)
             return None
