@@ -9,7 +9,7 @@ from made_windows import Made
 from sample_traces import FOLDER as TRACES
 
 from trainscope.analysis.replay.subsets import smallest_set
-from trainscope.analysis.replay.what_if import WhatIf, what_if
+from trainscope.analysis.replay.what_if import Removal, WhatIf, what_if
 from trainscope.analysis.window_steps import find_steps
 from trainscope.analysis.window_syncs import find_syncs
 from trainscope.trace.torch_trace import read_torch_trace
@@ -75,18 +75,22 @@ def test_a_step_time_of_another_loop_is_refused(step_ms: float, reason: str) -> 
     assert re.search(reason, found.cannot_tell or "")
 
 
+def gain_without_and_with(window: Window, others_ns: list[float]) -> tuple[Removal, Removal]:
+    """What all gain in steps of 6 ms, told without and with times of other steps."""
+    usual = replayed(window, step_ns=6 * MS)
+    uneven = replayed(window, step_ns=6 * MS, other_steps_ns=others_ns)
+    assert usual is not None
+    assert uneven is not None
+    return usual.removals[0], uneven.removals[0]
+
+
 def test_what_other_steps_would_gain_is_in_the_band() -> None:
     made = reading_loop()
     for turn in range(4):  # the CPU's 2 ms are operators': how fast is it without a profiler?
         at = turn * 6 * MS
         for begin in range(at + 5000, at + 2 * MS - 25_000, 20_000):
             made.op("aten::add", begin, begin + 19_000)
-    window = made.window()
-    usual = replayed(window, step_ns=6 * MS)
-    uneven = replayed(window, step_ns=6 * MS, other_steps_ns=[5.7 * MS, 6.4 * MS])
-    assert usual is not None
-    assert uneven is not None
-    (one, *_), (other, *_) = usual.removals, uneven.removals
+    one, other = gain_without_and_with(made.window(), [5.7 * MS, 6.4 * MS])
     assert other.speedup == one.speedup == pytest.approx(2.0, rel=0.02)
     assert one.band[0] > 1.94
     # a slower CPU: 3.4 ms of it instead of 6.4; a faster one: the GPU's 3 ms instead of 5.7
@@ -108,12 +112,7 @@ def test_the_gain_of_a_loop_that_the_gpu_never_limits_is_the_same_in_other_steps
         copy = made.call("cudaMemcpyAsync", begin + 40_000, begin + 50_000)
         made.copy(begin + 500_000, begin + 502_000, copy, CopyKind.D2H, Memory.PINNED)
         made.wait(begin + 51_000, begin + 512_000)
-    window = made.window()
-    usual = replayed(window, step_ns=6 * MS)
-    uneven = replayed(window, step_ns=6 * MS, other_steps_ns=[5.7 * MS, 6.3 * MS])
-    assert usual is not None
-    assert uneven is not None
-    (one, *_), (other, *_) = usual.removals, uneven.removals
+    one, other = gain_without_and_with(made.window(), [5.7 * MS, 6.3 * MS])
     assert other.band == pytest.approx(one.band, rel=0.01)
 
 

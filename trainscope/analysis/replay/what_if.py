@@ -131,6 +131,7 @@ class _Forecast:
         self._calibration = calibration
         self._measured_ns = calibration.usual.measured_ns
         self._kept = kept
+        self._known: dict[tuple[int, ...], tuple[Program, NDArray[np.float64]]] = {}
         samples = calibration.usual.samples
         few = np.linspace(0, len(samples) - 1, _SEARCH_SAMPLES).astype(np.int64)
         self._few = samples.take(few)
@@ -148,7 +149,7 @@ class _Forecast:
                 drift=drift,
                 measured_step_ns=self._measured_ns,
                 replayed_step_ns=replayed_ns,
-                band=_band(_speedups(without(program, free), usual)),
+                band=_band(self._freed(free)[1]),
             )
             if cannot is None:
                 everything = self._removal(free, "all")
@@ -183,12 +184,19 @@ class _Forecast:
             found.append(self._removal(sorted(smallest), "smallest set"))
         return found
 
+    def _freed(self, places: Sequence[int]) -> tuple[Program, NDArray[np.float64]]:
+        """The program without these, and how much faster its usual step is; replayed once."""
+        key = tuple(places)
+        if key not in self._known:
+            program = without(self._program, places)
+            self._known[key] = program, _speedups(program, self._calibration.usual)
+        return self._known[key]
+
     def _removal(
         self, places: Sequence[int], what: Literal["all", "one", "smallest set"]
     ) -> Removal:
         usual, others = self._calibration.usual, self._calibration.others
-        program = without(self._program, places)
-        speedups = _speedups(program, usual)
+        program, speedups = self._freed(places)
         bands = [_band(speedups), *(_band(_speedups(program, each)) for each in others)]
         low, high = min(low for low, _ in bands), max(high for _, high in bands)
         middle = float(np.median(speedups))

@@ -53,14 +53,11 @@ class TurnedBetween:
         ids, other_ids = before.frame_ids, after.frame_ids
         if ids[depth] != other_ids[other_depth]:
             return True
-        if depth == other_depth and ids == other_ids:  # as it is from event to event of a step
-            same_calls = len(ids) - depth - 1
-        else:
-            same_calls = 0
-            for one, other in zip(ids[depth + 1 :], other_ids[other_depth + 1 :], strict=False):
-                if one != other:
-                    break
-                same_calls += 1
+        same_calls = 0
+        for one, other in zip(ids[depth + 1 :], other_ids[other_depth + 1 :], strict=False):
+            if one != other:
+                break
+            same_calls += 1
         key = (before.way, before.loop.index, after.way, after.loop.index, same_calls)
         known = self._known.get(key)
         if known is None:
